@@ -1,4 +1,4 @@
-"""What an expression of Prometheus asks for, and whether servers expose it."""
+"""Finds the metrics that an expression of Prometheus asks for, and tells whether servers expose them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def metrics_in(expression: str) -> set[str]:
 
 
 def complaints(expression: str, exposed: Exposed) -> list[str]:
-    """What it asks for that nobody exposes. The value of a dashboard's variable may be anything."""
+    """Return what it asks for and nobody exposes. The value of a dashboard's variable may be anything."""
     known = {**exposed, **OF_PROMETHEUS}
     wrong = []
     for name, selector in re.findall(r"(\w+)\{([^}]*)\}", expression):

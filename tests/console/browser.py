@@ -114,7 +114,7 @@ class Browser:
         self.driver.save_screenshot(str(file))
 
     def errors(self) -> list[str]:
-        """What the console of the browser has said since the last call, warnings and what the policy forbade included."""
+        """Return the messages of the browser's console since the last call, with warnings and violations of the policy."""
         return [json.dumps(entry) for entry in self.driver.get_log("browser")]
 
     def unlabelled(self) -> list[str]:
@@ -125,7 +125,7 @@ class Browser:
         return list(self.run(FAINT, CONTRAST_MIN))
 
     def overflows(self) -> bool:
-        """Whether the page is wider than the window."""
+        """Return whether the page is wider than the window."""
         return bool(self.run("return document.documentElement.scrollWidth > window.innerWidth + 1"))
 
 

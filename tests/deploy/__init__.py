@@ -1,4 +1,4 @@
-"""What is in deploy/ works: the unit of systemd, the manifests of Kubernetes, the dashboard of Grafana."""
+"""Tests that the files in deploy/ work: the unit of systemd, the manifests of Kubernetes, the dashboard of Grafana."""
 
 import pytest
 

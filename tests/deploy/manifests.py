@@ -24,7 +24,7 @@ def documents(path: Path) -> list[dict[str, Any]]:
 
 
 def manifests() -> dict[tuple[str, str], dict[str, Any]]:
-    """What `kubectl apply -k` applies, by kind and name."""
+    """Return the objects that `kubectl apply -k` applies, by kind and name."""
     (kustomization,) = documents(FOLDER / "kustomization.yaml")
     return {
         (one["kind"], one["metadata"]["name"]): one

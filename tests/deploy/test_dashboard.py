@@ -28,7 +28,7 @@ __all__ = ["start_cluster"]
 
 DASHBOARD: Final = ROOT / "deploy" / "grafana" / "zraft.json"
 INSTEAD: Final = {"$job": "zraft", "$instance": ".*", "$__rate_interval": "5s"}
-"""What Grafana puts in the place of variables."""
+"""The values that Grafana puts in the place of variables."""
 
 ELSEWHERE: Final = {
     "zraft_tls_certificate_not_after_seconds": "servers with TLS",

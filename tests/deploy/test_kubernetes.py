@@ -153,7 +153,7 @@ class Pods(Cluster):
         return ["env", *variables, sys.executable, "-m", "zraft", *container()["args"]]
 
     def probe(self, number: int, kind: str) -> bool:
-        """What the kubelet asks."""
+        """Ask as the kubelet does."""
         asked = container()[kind]["httpGet"]
         assert asked["port"] == "admin"
         try:

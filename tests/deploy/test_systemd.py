@@ -24,7 +24,7 @@ DOCUMENT: Final = ROOT / "docs" / "DEPLOYMENT.md"
 
 
 def chosen(name: str) -> str:
-    """What the unit sets `name` to; the last one counts."""
+    """Return the value that the unit gives to `name`; the last one counts."""
     return dict(settings(UNIT.read_text(encoding="utf-8")))[name]
 
 

@@ -26,14 +26,14 @@ SAYS: Final = {
     "dictionary/asynchronous.py": "the copy has it, too",
     "topic/orders.py": "100 orders came",
 }
-"""What a program prints when it worked."""
+"""The line that a program prints when it has worked."""
 
 ELSEWHERE: Final = {
     "java/Settings.java": "tests/compat",
     "node/settings.js": "tests/compat",
     "words/words.py": "README.md",
 }
-"""What is run there."""
+"""The command that is run there."""
 
 TTL_S: Final = 1
 
@@ -94,7 +94,7 @@ class Member:
             )
 
     def roles(self) -> list[str]:
-        """What it has been, in order, without its name."""
+        """Return the roles that it has had, in order, without its name."""
         return [line.removeprefix(f"{self.name}: ") for line in self.log.read_text().splitlines()]
 
     def _is(self, role: str) -> bool:

@@ -89,7 +89,7 @@ class Process(SimulatedProcess[DiskImage, Observer]):
         self._clock_offset_ms = self._rng.randint(0, 10_000_000)
         self._wake_ms = 0
         self._wants_turn = False
-        """Whether something was given to the driver from inside of its process."""
+        """True if the driver was given something from inside of its process."""
         self._asked_ms = 0
         self._counted = (0, 0, 0)
         """The clock, the time that the server counted as passed, and its boot, when the last turn ended."""
@@ -267,7 +267,7 @@ class Process(SimulatedProcess[DiskImage, Observer]):
             self._carry_out(effects)
 
     def _does_without_turn(self, driver: Driver, *, rings: bool) -> bool:
-        """As in the server's own loop: answers and heartbeats leave at once where nothing else follows.
+        """Send answers and heartbeats at once where nothing else follows, as the server's own loop does.
 
         What arrived beside them waits for the next turn that something gives a reason for. `rings`: the alarm does.
         """

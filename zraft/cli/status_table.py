@@ -48,7 +48,7 @@ COLUMNS: Final = (
 
 
 class Health(IntEnum):
-    """What `zraft status` found, as its exit code. 2 and 3 are those of other commands: wrong usage, unknown outcome."""
+    """The verdict of `zraft status`, as its exit code. Other commands use 2 for wrong usage, 3 for an unknown outcome."""
 
     WELL = 0
     NO_LEADER = 1

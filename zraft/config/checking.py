@@ -22,7 +22,7 @@ from zraft_core.errors import ConfigError
 
 
 class Verdict(Enum):
-    """What is said of a setting."""
+    """The verdict on one setting."""
 
     OK = "ok"
     IGNORED = "ignored"
@@ -58,7 +58,7 @@ class CheckedFile:
 
     @property
     def good(self) -> bool:
-        """Whether a server would start with it, once it is told what is missing."""
+        """Return whether a server would start with it, once it is told what is missing."""
         return all(setting.verdict is not Verdict.ERROR for setting in self.settings)
 
 

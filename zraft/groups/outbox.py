@@ -51,7 +51,7 @@ class PeerOutbox:
 
     @property
     def waits(self) -> bool:
-        """Whether something is to be sent to other servers."""
+        """True if something is to be sent to other servers."""
         return bool(self._sends)
 
     def take_local(self) -> list[PeerMessage]:

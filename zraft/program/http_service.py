@@ -66,7 +66,7 @@ log = structlog.get_logger()
 
 @frozen
 class Post:
-    """What is asked by POST under one path.
+    """A handler of POST requests to one path.
 
     Attributes:
         bytes_max: the length of the longest body that is read.

@@ -78,7 +78,7 @@ log = structlog.get_logger()
 
 @frozen
 class ConsoleSettings:
-    """What the operator says of the console: `admin.console`, `admin.console_token`, and the port of `admin`."""
+    """The operator's settings of the console: `admin.console`, `admin.console_token`, and the port of `admin`."""
 
     reach: str
     token: str | None
@@ -117,7 +117,7 @@ class Console:
 
     @property
     def routes(self) -> dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]]:
-        """What is asked by GET, by path; all of it is for browsers."""
+        """The handlers of GET requests, by path; all of them are for browsers."""
         if self._settings.reach == OFF:
             return {"/": _is_off}
         files = {path: _sender(asset) for path, asset in ASSETS.items()}
@@ -147,7 +147,7 @@ class Console:
 
     @property
     def posts(self) -> dict[str, Post]:
-        """What is asked by POST, by path."""
+        """The handlers of POST requests, by path."""
         if self._settings.reach in (OFF, OVERVIEW) or self._clients is None:
             return {}
         data_max = self._clients.request_bytes_max

@@ -1,4 +1,4 @@
-"""What the console's page is told, each answer as a declared value. `encoding` makes JSON of them."""
+"""The answers to the console's page, each a declared value. `encoding` makes JSON of them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Histogram:
 
 @frozen
 class Counts:
-    """What grows; the page shows by how much per second."""
+    """Counters that only grow; the page shows by how much per second."""
 
     requests: int
     writes: int
@@ -329,7 +329,7 @@ class Records:
 
 @frozen
 class ConsumerRow:
-    """How far a consumer is in a partition; `owners` None: it stores its offset itself, without claims."""
+    """The position of a consumer in a partition; if `owners` is None, it stores its offset itself, without claims."""
 
     name: str
     partition: int
@@ -351,7 +351,7 @@ class Elsewhere:
 
 @frozen
 class Consumers:
-    """Who consumes a topic, as far as this server leads its partitions; `left_out` partitions were not asked about."""
+    """The consumers of a topic in the partitions that this server leads; `left_out` partitions were not asked about."""
 
     topic: str
     consumers: tuple[ConsumerRow, ...]

@@ -1,4 +1,4 @@
-"""What a finding is, and the findings that follow from sights. Pure; the rules are in the modules beside this one."""
+"""Findings, and how they follow from sights. Pure; the rules are in the modules beside this one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DAY_S = 86_400
 
 
 class Severity(IntEnum):
-    """How much a finding matters."""
+    """The weight of a finding."""
 
     NOTE = 1
     """Worth knowing; nothing has to be done."""

@@ -41,7 +41,7 @@ WRITES: Final = 4 | 8 | 16
 
 @frozen
 class AdminSight:
-    """What an admin HTTP server told: which server it is of, settings, the disk, the log, the clock."""
+    """The answers of an admin HTTP server: which server it is of, settings, the disk, the log, the clock."""
 
     server: int
     knobs: Mapping[str, str]

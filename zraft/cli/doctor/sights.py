@@ -12,7 +12,7 @@ from attrs import field, frozen
 
 @frozen(kw_only=True)
 class Disk:
-    """Where a data directory is: bytes that are free and in all, and the kind of its file system, such as ext4."""
+    """The place of a data directory: bytes that are free and in all, and the kind of its file system, such as ext4."""
 
     free: int
     size: int
@@ -59,7 +59,7 @@ class ServerSight:
 
     @property
     def serves(self) -> bool:
-        """Whether it serves clients."""
+        """Return whether it serves clients."""
         return not self.silent and self.mode is not None
 
 
@@ -103,7 +103,7 @@ class Sights:
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine reaches all the servers, as those of `zraft dev`."""
+        """Return whether only this machine reaches all the servers, as those of `zraft dev`."""
         return all(server.loopback for server in self.servers)
 
 

@@ -1,1 +1,1 @@
-"""What commands that list something print: tables that fit the terminal, JSON, once or again and again."""
+"""The output of commands that list something: tables that fit the terminal, or JSON, once or again and again."""

@@ -43,7 +43,7 @@ class Grid:
 
 @frozen
 class Listing:
-    """What one look found.
+    """The findings of one look.
 
     Attributes:
         values: what programs get, each as one line of JSON.

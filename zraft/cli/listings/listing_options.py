@@ -29,7 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @frozen
 class Manner:
-    """How a listing is printed: as JSON or as tables, and again every `every_s` seconds unless that is None."""
+    """The manner in which a listing is printed: as JSON or as tables, again every `every_s` seconds unless that is None."""
 
     as_json: bool = False
     every_s: float | None = None

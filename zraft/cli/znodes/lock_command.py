@@ -35,7 +35,10 @@ EXIT_SIGNAL: Final = 128
 SESSION_TIMEOUT_S: Final = 10.0
 RELEASE_S: Final = 3.0
 PATIENCE: Final = 5 / 6
-"""Of the session timeout without a server: the rest is for the command to end before others hold the lock."""
+"""The share of the session timeout without a server after which the lock counts as lost.
+
+The rest is for the command to end before others hold the lock.
+"""
 ONCE_S: Final = 5.0
 """How long `--timeout 0` may take for a lock that was free: a few round trips."""
 TOKEN_VARIABLE: Final = "ZRAFT_LOCK_TOKEN"

@@ -1,4 +1,4 @@
-"""What the commands for znodes share: paths that are checked first, a client that says at once that nobody listens."""
+"""Parts that the commands for znodes share: checked paths, and a client that says at once that nobody listens."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ class Clients:
         self._passed_over = False
         """Somebody whose requests are large got nothing of the turn before."""
         self.syncs: list[SyncWaiter] = []
-        """Those that asked for a sync which was not taken yet."""
+        """The waiters that have asked for a sync which was not taken yet."""
         self._floored: dict[NativeSpeaker, None] = {}
         """Connections with reads that wait for this server to have applied more."""
         self._topical: dict[NativeSpeaker, None] = {}

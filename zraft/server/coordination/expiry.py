@@ -51,7 +51,7 @@ class SessionExpiry:
 
     @property
     def suspects(self) -> bool:
-        """Whether sessions are silent that a quorum round, or a second look, is to decide about."""
+        """True if sessions are silent, and a quorum round or a second look is to decide about them."""
         return bool(self._suspects)
 
     def touch(self, session: int) -> None:

@@ -433,7 +433,7 @@ class CoordinationGroup:
 
     @property
     def rests(self) -> bool:
-        """Whether nothing is under way here that a turn has to look at, but for what has an exact time."""
+        """True if nothing is under way here that a turn has to look at, except what has an exact time."""
         raft, leadership = self.raft, self.leadership
         return (
             raft is not None

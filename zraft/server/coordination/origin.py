@@ -165,7 +165,7 @@ class OriginStream:
 
     @property
     def may_cut(self) -> bool:
-        """Whether the window of batches in flight has room for another one."""
+        """True if the window of batches in flight has room for another one."""
         return len(self.unapplied) < self._settings.batches_in_flight_max
 
     @property

@@ -85,7 +85,7 @@ FREQUENT: Final = frozenset({AppendEntries, AppendEntriesReply, Heartbeat, Heart
 """The kinds of nearly all messages."""
 
 _REPORTS: Final = frozenset({TouchReport, TouchAck, MemberReport})
-"""What comes from servers for which nothing is under way."""
+"""The kinds of messages of servers for which nothing is under way."""
 
 _OF_SNAPSHOTS: Final = frozenset({SnapshotOffer, SnapshotRequest, SnapshotChunk})
 

@@ -142,7 +142,7 @@ class ConnectionAccess:
         self._acls = connection.machine.topic_acls
         self._granted: set[Need] = set()
         self._denied: set[tuple[str, Need]] = set()
-        """What has a line in the audit log: who repeats it, or asks for more than so much, fills no disk with that."""
+        """Denials that have a line in the audit log. Whoever repeats one, or has very many, fills no disk with that."""
         self._ids: Ids = ()
         self._revision = -1
 
