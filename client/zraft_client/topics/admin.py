@@ -59,11 +59,11 @@ class Topics:
         return await self.directory.refresh()
 
     async def bounds(self, name: str, *, timeout_s: float | None = None) -> dict[int, Bounds]:
-        """Return where each partition begins and ends.
+        """Return where each partition begins and ends: whatever was acknowledged before the call is in it.
 
         Raises:
             NoTopicError: there is no such topic.
-            DeadlineError: no replica of a partition answered in time.
+            DeadlineError: a partition's leader did not answer in time.
         """
         topic = await self.directory.topic(name)
         timeout_s = self._client.timeout_s if timeout_s is None else timeout_s

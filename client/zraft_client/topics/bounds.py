@@ -1,4 +1,4 @@
-"""Request for the first and last offset of a partition, to any replica."""
+"""Request for the first and last offset of a partition, which its leader answers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from zraft_core.ids import GroupId
 
 
 async def bounds_of(directory: Directory, group: GroupId, timeout_s: float) -> Bounds:
-    """Return where a partition begins and ends, by any replica.
+    """Return where a partition begins and ends: whatever was acknowledged before the call is in it.
+
+    Servers of the release before let any replica answer, which may lag.
 
     Raises:
-        DeadlineError: no replica answered in time.
+        DeadlineError: the partition's leader did not answer in time.
     """
     part = await fetch_part(directory, group, BEYOND, 0, timeout_s=timeout_s)
     return Bounds(part.first, part.end)

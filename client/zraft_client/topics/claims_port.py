@@ -56,7 +56,7 @@ class TopicsPort:
             raise PortError(f"{topic}: {error}") from error
 
     async def look(self, topic: str, partition: int, group: str) -> Seen:
-        """Return the group's claims, from the partition's leader, and its bounds, from any replica.
+        """Return the group's claims and the partition's bounds, both from its leader.
 
         Raises:
             PortError: no server answered in time, or the leader refused.

@@ -1,12 +1,13 @@
-"""A range of one partition, read once, from whichever replica answers."""
+"""A range of one partition, read once, from whichever replica answers; the leader says where it ends."""
 
 from __future__ import annotations
 
 import asyncio
 from itertools import islice
 
+from zraft_client.topics.bounds import bounds_of
 from zraft_client.topics.directory import Directory
-from zraft_client.topics.fetching import fetch_part
+from zraft_client.topics.fetching import PAUSE_S, fetch_part
 from zraft_client.topics.records import records_of
 from zraft_client.topics.requests import FETCH_BYTES_MAX
 from zraft_client.topics.values import Record
@@ -42,7 +43,11 @@ async def read_range(
         )
         for delivery in part.deliveries:
             found += islice(records_of(delivery, topic, partition, offset), count - len(found))
-        if not part.deliveries:
-            return found
         offset = part.next
+        if part.deliveries:
+            continue
+        # A replica that lags has nothing more; only the leader knows whether there is more.
+        if (await bounds_of(directory, group, deadline - loop.time())).end <= offset:
+            return found
+        await asyncio.sleep(PAUSE_S)
     return found

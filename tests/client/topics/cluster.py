@@ -73,6 +73,8 @@ class Group:
         """The leader takes everything and says nothing: its quorum is gone."""
         self.left: set[int] = set()
         """Servers that the group has left: who has read everything there is sent elsewhere."""
+        self.behind: dict[int, int] = {}
+        """Followers that lag, with the offset at which their replica ends."""
 
     def move(self, *gone: int, leader: int) -> None:
         """The group leaves these servers."""
@@ -181,7 +183,10 @@ class FakeService:
             client.on_refused(id, TopicRefusal("gone", group, first=found.first))
         elif self.server in found.left and offset >= found.partition.next_offset:
             client.on_refused(id, TopicRefusal("no_group", group, ServerId(found.leads or 0) or None))
-        elif not wait_ms or offset < found.partition.next_offset:
+        elif not wait_ms and offset > self.end(found):
+            if self._leading(client, id, group) is not None:
+                client.on_fetched(id, self.read(found, offset, bytes_max))
+        elif not wait_ms or offset < self.end(found):
             client.on_fetched(id, self.read(found, offset, bytes_max))
         else:
             loop = asyncio.get_running_loop()
@@ -202,12 +207,17 @@ class FakeService:
         group.waiting.remove(one)
         client.on_fetched(id, self.read(group, offset, bytes_max))
 
+    def end(self, group: Group) -> int:
+        return group.behind.get(self.server, group.partition.next_offset)
+
     def read(self, group: Group, offset: int, bytes_max: int) -> Fetched:
         found: list[tuple[int, Stamp, bytes]] = []
         size = 0
-        end = following = group.partition.next_offset
+        end = following = self.end(group)
         begin = bisect_left(group.deliveries, offset + 1, key=lambda one: one.end)
         for delivery in group.deliveries[begin : begin + 1000]:
+            if delivery.end > end:
+                break
             packed = encode_message(delivery.message)
             size += len(packed)
             if found and size > bytes_max:

@@ -24,6 +24,7 @@ from zraft_client.topics import (
     round_robin_partitioner,
 )
 from zraft_client.topics.consumer import Consumer
+from zraft_client.topics.reading_range import read_range
 from zraft_core.ids import ServerId
 
 
@@ -332,6 +333,25 @@ async def test_bounds_are_those_of_each_partition() -> None:
         cluster.group("orders", 1).first = 1
         bounds = await topics.bounds("orders")
         assert {number: (one.first, one.end) for number, one in bounds.items()} == {0: (0, 4), 1: (1, 3)}
+
+
+async def test_bounds_and_ranges_hold_what_was_acknowledged_though_the_replica_that_is_asked_first_lags() -> (
+    None
+):
+    async with running(orders=1) as (cluster, topics):
+        await filled(topics, 3)
+        await filled(topics, 4)
+        group = cluster.group("orders")
+        assert group.leads is not None
+        leader, asked = ServerId(group.leads), ServerId(1 + group.leads % len(cluster.services))
+        for end in (0, 3):
+            group.behind = {asked: end}
+            topics.directory.not_there(group.group, leader, asked)
+            bounds = (await topics.bounds("orders"))[0]
+            assert (bounds.first, bounds.end) == (0, 7)
+            topics.directory.not_there(group.group, leader, asked)
+            found = await read_range(topics.directory, "orders", 0, 0, 100)
+            assert [one.offset for one in found] == list(range(7))
 
 
 async def test_closing_ends_everything_that_was_begun() -> None:

@@ -7,7 +7,7 @@ consumers ask of the leader, expiry of their claims. All of it may be lost. Pure
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Final
 
 from attrs import define, frozen
@@ -20,7 +20,7 @@ from zraft.server.partitions.topic_answers import Asker, TopicAnswers
 from zraft.topics.entries import BatchEntry, encode_entry
 from zraft.topics.leader import PartitionLeader
 from zraft.topics.leader_settings import MulticastStatistics
-from zraft.topics.service import Consumers, Offset, TopicClient
+from zraft.topics.service import Consumers, Fetched, Offset, TopicClient
 from zraft_core.claims.answers import Reason, Refused
 from zraft_core.claims.commands import ClaimCommand, Expire
 from zraft_core.claims.expiry import SCAN_INTERVAL_MS, ClaimExpiry
@@ -63,7 +63,15 @@ class ConsumersQuery:
     asker: Asker
 
 
-Query = ViewQuery | OffsetQuery | ConsumersQuery
+@frozen(eq=False)
+class BoundsQuery:
+    """Somebody wants to know where the partition begins and ends. `look` returns the answer as of its call."""
+
+    asker: Asker
+    look: Callable[[], Fetched]
+
+
+Query = ViewQuery | OffsetQuery | ConsumersQuery | BoundsQuery
 
 
 @frozen
@@ -237,6 +245,8 @@ class PartitionLeadership:
                 self._answers.give(query.asker, Offset(self.group, query.consumer, offset))
             elif isinstance(query, ConsumersQuery):
                 self._answers.give(query.asker, self.consumers())
+            elif isinstance(query, BoundsQuery):
+                self._answers.give(query.asker, query.look())
             elif self._machine.claims is not None:
                 view = self._machine.claims.view(query.name, self.log_time_ms(run_ms))
                 self._answers.give(query.asker, view)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 
@@ -11,6 +12,7 @@ from zraft.config.features import LEVEL_OF_RECORDS, LEVEL_OF_ROUNDS, LEVEL_OF_TO
 from zraft.server.partitions.delivery_reading import ReadDeliveries, ReadResult
 from zraft.server.partitions.hosted_partition import FetchWaiter, HostedPartition
 from zraft.server.partitions.leadership import (
+    BoundsQuery,
     ConsumersQuery,
     OffsetQuery,
     PartitionLeadership,
@@ -128,6 +130,9 @@ class TopicRequests:
 
         A consumer that has read all that is here of a partition which left this server is sent elsewhere.
         So is one that waited in vain at a replica without a leader: another replica may have one.
+
+        Who asks beyond the end without waiting wants to know where the partition begins and ends. Only the leader
+        says so, once a quorum confirmed it: another replica may lack what its producer knows to be there.
         """
         self._answers.meet(client)
         self.fetches_total += 1
@@ -138,7 +143,10 @@ class TopicRequests:
         bytes_max = max(1, min(bytes_max, self._settings.fetch_bytes_max))
         wait_ms = max(0, min(wait_ms, self._settings.fetch_wait_ms_max))
         waiter = FetchWaiter((client, id), group, offset, bytes_max, self._now_ms + wait_ms)
-        if offset < hosted.end or not wait_ms or hosted.left:
+        if offset > hosted.end and not wait_ms:
+            look = partial(hosted.fetched, offset, ())
+            self._ask(client, id, group, BoundsQuery((client, id), look))
+        elif offset < hosted.end or not wait_ms or hosted.left:
             self._serve(hosted, waiter)
         elif self._waiting >= self._settings.fetches_max:
             self._answers.refuse((client, id), "busy", group, f"{self._waiting} fetches wait on this server")

@@ -7,7 +7,7 @@ from collections.abc import Set
 import pytest
 from attrs import evolve
 
-from tests.unit.groups.hosts import DISKS, S1, S2, S3
+from tests.unit.groups.hosts import DISKS, S1, S2
 from tests.unit.server.partitions.cluster import Cluster
 from tests.unit.server.partitions.programs import Client, Producing
 from zraft.config.features import LEVEL_OF_ROUNDS
@@ -149,11 +149,23 @@ def test_a_fetch_at_the_end_waits_for_what_comes_and_no_longer_than_it_may() -> 
     assert 300 <= cluster.now_ms - began <= 310
 
 
-def test_a_look_beyond_the_end_tells_where_the_partition_begins_and_ends() -> None:
+def test_only_the_confirmed_leader_tells_where_a_partition_begins_and_ends() -> None:
     cluster, producing = started()
     fill(cluster, producing, 4)
-    looked = fetch(cluster, S3, 2**62)
+    (group,) = cluster.groups
+    leader = cluster.leader(group)
+    assert leader is not None
+    looked = fetch(cluster, leader, 2**62)
     assert (looked.deliveries, looked.first, looked.end, looked.next) == ([], 0, 4, 2**62)
+    # A follower may lag behind what was acknowledged: it says who leads.
+    client = Client()
+    for id, server in enumerate(followers(cluster)):
+        cluster.servers[server].partitions.topics.fetch(client, id, group, 2**62, 0, 0)
+    cluster.run(10)
+    assert not client.fetched
+    assert [(id, one.kind, one.leader) for id, one in client.refused] == [
+        (id, "not_leader", leader) for id in range(2)
+    ]
 
 
 def test_who_waits_at_an_idle_partition_sees_it_advance_when_that_is_needed() -> None:
