@@ -95,6 +95,24 @@ def test_a_learner_that_holds_what_was_committed_votes() -> None:
     assert leader.role_of_two() == (MemberRole.VOTER, disk("old"))
 
 
+def test_a_leader_rests_again_when_a_server_that_asked_to_be_let_in_asks_no_more() -> None:
+    leader = Leader()
+    wanted = leader.machine.members
+    join = Join(CLUSTER, "h:2", 2)
+    leader.keeper.on_join(TWO, disk("old"), join, leader.raft, CLUSTER, wanted, leader.now)
+    for _ in range(20):
+        leader.hear("old", match=leader.raft.log.last_index)
+        leader.step()
+        leader.pass_time(50)
+    assert leader.role_of_two() == (MemberRole.VOTER, disk("old"))
+    assert not leader.keeper.has_settled(leader.raft.membership)
+    for _ in range(reconciliation.JOIN_VALID_MS // 50 + 4):
+        leader.hear("old", match=leader.raft.log.last_index)
+        leader.step()
+        leader.pass_time(50)
+    assert leader.keeper.has_settled(leader.raft.membership)
+
+
 def test_nothing_changes_before_it_is_known_what_was_wanted_when_the_last_change_ended() -> None:
     """Seed 2000016: a server was removed by a wish that another had overtaken, committed and not yet applied."""
     leader = Leader()

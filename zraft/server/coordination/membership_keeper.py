@@ -142,6 +142,12 @@ class MembershipKeeper:
             return [], None
         self._look_at = now_ms + LOOK_INTERVAL_MS
         if self._joins:
+            # Who waits asks again and again. Others have been let in, were refused, or are gone.
+            self._joins = {
+                server: join
+                for server, join in self._joins.items()
+                if now_ms - join.at_ms <= reconciliation.JOIN_VALID_MS
+            }
             self._replaced = frozenset(
                 server
                 for server, silence in self._silences(raft, now_ms).items()
