@@ -6,6 +6,7 @@ import os
 import re
 import threading
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,10 +22,24 @@ from zraft.server.coordination.expiry import SessionExpiry
 from zraft.server.process import audit_file
 from zraft.server.process.audit_file import AuditFile
 from zraft_core.errors import ConfigError
+from zraft_core.ids import GroupId
+from zraft_core.topics.access import Guarded
+from zraft_core.topics.codec import encode_registry
+from zraft_core.topics.registry_commands import (
+    AlterTopic,
+    CreateTopic,
+    DeleteTopic,
+    GiveUp,
+    RegisterProducer,
+    RetainTopic,
+)
+from zraft_core.topics.registry_values import KEEP_ALL
+from zraft_core.znodes.acl import OF_OPERATORS
 from zraft_core.znodes.txn import (
     ADD,
     CHECK,
     CLOSE_SESSION,
+    CREATE,
     DELETE,
     MULTI,
     ONCE,
@@ -32,6 +47,7 @@ from zraft_core.znodes.txn import (
     REAP,
     SET_ACL,
     SET_DATA,
+    TOPICS,
     TRUNCATE,
     Command,
     pack_batch,
@@ -447,3 +463,35 @@ def test_writes_of_the_native_protocol_have_lines_and_a_repeat_has_none(server: 
         f"{WHO}operation=put\tznode=/d/k\tresult=failure",
         f"{WHO}operation=truncate\tznode=/d\tresult=success",
     ]
+
+
+def test_commands_about_topics_have_lines_whoever_says_them_and_a_denied_one_has_its_own_elsewhere(
+    server: Audited,
+) -> None:
+    client = server.attached()
+    server.machine.feature_level = 7
+    ids = client.connection.ids
+
+    def submit(*commands: Any, session: int = client.session, ids: Any = ids) -> list[str]:
+        packed = [(TOPICS, encode_registry(one)) for one in commands]
+        numbered: list[Command] = [(ONCE, next(numbers), 0, one) if session else one for one in packed]
+        server.origin.add(None, session, ids, numbered, 1)
+        server.run()
+        return [line.partition("operation=")[2] for line in server.lines()]
+
+    numbers = count(1)
+    created = CreateTopic("orders", 2)
+    assert submit(created, created, RegisterProducer(client.session)) == [
+        "create_topic\ttopic=orders\tresult=success",
+        "create_topic\ttopic=orders\tresult=failure",
+    ]
+    # An operator has the cluster's key and no ids.
+    assert submit(
+        RetainTopic("orders", KEEP_ALL), AlterTopic("absent", 3), GiveUp(GroupId(99)), session=0, ids=()
+    ) == ["retain_topic\ttopic=orders\tresult=success"]
+    nobody = ((0, "world", "anyone"),)
+    closed: Command = (CREATE, Guarded.TOPICS.value, b"", nobody, 0, None)
+    server.origin.add(None, 0, OF_OPERATORS, [closed], 1)
+    server.run()
+    assert "result=success" in server.lines()[0]
+    assert submit(DeleteTopic("orders")) == []

@@ -9,7 +9,7 @@ Source: ZooKeeper's administrator's guide, "Audit Logging".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -17,7 +17,10 @@ from attrs import frozen
 
 from zraft.tree.machine import Machine
 from zraft.tree.node import CONFIG
-from zraft_core.errors import Code
+from zraft_core.errors import Code, ProtocolError
+from zraft_core.topics.codec import decode_registry
+from zraft_core.topics.registry_commands import AlterTopic, CreateTopic, DeleteTopic, GiveUp, RetainTopic
+from zraft_core.topics.registry_values import Result
 from zraft_core.znodes import txn
 from zraft_core.znodes.acl import Ids, user_of
 from zraft_core.znodes.events import NODE_DELETED, Event
@@ -43,6 +46,13 @@ _OPERATIONS: Final = {
     txn.WILL: "will",
     txn.TRUNCATE: "truncate",
 }
+_OF_TOPICS: Final = {
+    CreateTopic: "create_topic",
+    AlterTopic: "alter_topic",
+    RetainTopic: "retain_topic",
+    DeleteTopic: "delete_topic",
+}
+"""The native protocol's names, as in the lines of what was denied."""
 _CREATES: Final = frozenset({txn.CREATE, txn.CREATE2, txn.CREATE_CONTAINER, txn.CREATE_TTL})
 _SESSION_ENDS: Final = frozenset({txn.CLOSE_SESSION, txn.EXPIRE})
 _TYPES: Final = (
@@ -57,6 +67,8 @@ _TYPES: Final = (
 _PERMISSIONS: Final = ((1, "r"), (2, "w"), (4, "c"), (8, "d"), (16, "a"))
 _SERVER: Final = "zraft"
 _REPEATED: Final = object()
+_DENIED: Final = object()
+"""`denied_line` has written the line of this one."""
 _UNPRINTABLE: Final = {
     number: f"\\u{number:04x}" for number in (*range(32), *range(127, 160), 0x2028, 0x2029)
 }
@@ -79,7 +91,7 @@ class Denial:
 
 
 def denied_line(denial: Denial, wall_ms: int) -> bytes:
-    """Return the line of a request about topics that was denied. Requests that are granted have none."""
+    """Return the line of a request about topics that was denied."""
     who = _who(denial.session, denial.ids)
     about = f"{denial.what}={_shown(denial.name)}"
     line = f"{_time(wall_ms)}{who}operation={_shown(denial.operation)}\t{about}\tresult=failure\n"
@@ -155,6 +167,8 @@ def _time(wall_ms: int) -> str:
 def _outcome(command: Command, result: object, events: Sequence[Event]) -> tuple[bool, Any]:
     """Return (whether it succeeded, what is to be kept of the result), while later commands have not changed it."""
     succeeded = not isinstance(result, int) or result == Code.OK
+    if isinstance(result, Result):
+        succeeded = result.refusal is None
     # A faulty leader's batch may hold what is no command; it was answered with a code.
     opcode = command[0] if command.__class__ is tuple and command and command[0].__class__ is int else None
     if opcode in _CREATES:
@@ -163,6 +177,8 @@ def _outcome(command: Command, result: object, events: Sequence[Event]) -> tuple
         if not isinstance(result, tuple):
             return False, None
         return True, [_created_path(part) for part in result]
+    if opcode == txn.TOPICS:
+        return succeeded, _DENIED if result is Code.NO_AUTH else None
     if opcode in _SESSION_ENDS:
         # It has none on failure, either: an EXPIRE that came too late deletes nothing.
         return succeeded, [path for event_type, path, _ in events if event_type == NODE_DELETED]
@@ -176,6 +192,8 @@ def _once(result: object, zxid: int) -> tuple[bool, Any]:
     done_at, _, code, body = result
     if done_at != zxid:
         return False, _REPEATED
+    if code == Code.NO_AUTH:
+        return False, _DENIED
     if code == Code.OK and isinstance(body, tuple) and body and isinstance(body[0], tuple):
         return True, [_created_path(part) for _, part in body]
     return code == Code.OK, _created_path(body) if body else None
@@ -213,8 +231,25 @@ def _add_lines(lines: list[str], who: str, command: Command, succeeded: bool, mo
             f"{who}operation=ephemeralZNodeDeleteOnSessionClose\tznode={_shown(path)}\tresult={result}\n"
             for path in more
         )
+    elif opcode == txn.TOPICS:
+        if more is not _DENIED:
+            lines.extend(f"{who}{about}\tresult={result}\n" for about in _about_topics(command))
     elif opcode in _OPERATIONS:
-        lines.append(_line(who, command, more, result))
+        lines.append(_line(who, command, None if more is _DENIED else more, result))
+
+
+def _about_topics(command: Command) -> Iterator[str]:
+    """Yield the operation of a command for topics, and what it is about; nothing for what servers tell each other."""
+    if len(command) != 2 or command[1].__class__ is not bytes:
+        return  # a faulty leader's
+    try:
+        wanted = decode_registry(command[1])
+    except ProtocolError:
+        return
+    if isinstance(wanted, GiveUp):
+        yield f"operation=give_up_group\tgroup={wanted.group}"
+    elif isinstance(wanted, CreateTopic | AlterTopic | RetainTopic | DeleteTopic):
+        yield f"operation={_OF_TOPICS[wanted.__class__]}\ttopic={_shown(wanted.name)}"
 
 
 def _line(who: str, command: Command, created: str | None, result: str) -> str:
