@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from attrs import frozen
 
-from zraft.cli.tls_options import tls_options
+from zraft.cli.connection_options import connect_option, tls_options
 from zraft_core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -88,13 +88,7 @@ def is_client(command: F) -> F:
 
 def connects(command: F) -> F:
     """Give a click command the option that names the servers, as `connect`."""
-    return click.option(
-        "--connect",
-        metavar="HOST:PORT,…",
-        default="127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183",
-        show_default=True,
-        help="The servers: any that answers is enough.",
-    )(command)
+    return connect_option("The servers: any that answers is enough.")(command)
 
 
 def shows_identity(command: F) -> F:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from zraft.cli.connection_options import tls_options
 from zraft.cli.offline_options import Place, founds_cluster, progress, tell_founded
-from zraft.cli.tls_options import tls_options
 from zraft_core.address import parse_address
 from zraft_core.errors import ConfigError
 

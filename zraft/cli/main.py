@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zraft import __version__
+from zraft.cli.connection_options import connect_option, tls_options
 from zraft.cli.listings.listing_options import lists
 from zraft.cli.set_option import read_settings
-from zraft.cli.tls_options import tls_options
 from zraft.program.command_group import CommandGroup
 from zraft_core.errors import ConfigError
 
@@ -269,13 +269,7 @@ def dev(
 
 
 @main.command(short_help="Show every server's mode, zxid, nodes and connections.")
-@click.option(
-    "--connect",
-    metavar="HOST:PORT,…",
-    default="127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183",
-    show_default=True,
-    help="The servers to ask.",
-)
+@connect_option("The servers to ask.")
 @tls_options("Ask over TLS, and trust these authorities.")
 @click.option(
     "--timeout",
@@ -311,14 +305,10 @@ def status(
     short_help="Run ZooKeeper's command-line client, at a prompt or in scripts.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
-@click.option(
-    "connect",
-    "--connect",
-    "-server",
+@connect_option(
+    "Connect to the first of these servers that answers; all paths are below PATH.",
+    short=("-server",),
     metavar="HOST:PORT,…[/PATH]",
-    default="127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183",
-    show_default=True,
-    help="Connect to the first of these servers that answers; all paths are below PATH.",
 )
 @click.option(
     "--timeout",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from zraft.cli.connection_options import connect_option
 from zraft.cli.dev_clusters import DevCluster, Note, notes, running_at, touched_by
 from zraft_core.address import Address, parse_address
 from zraft_core.errors import ConfigError
@@ -37,13 +38,7 @@ class Uncertain(click.ClickException):
 def asks_cluster(command: F) -> F:
     """Give a click command the options of all operators' commands, and a `client` made of them."""
 
-    @click.option(
-        "--connect",
-        metavar="HOST:PORT,…",
-        default="127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183",
-        show_default=True,
-        help="The servers to ask: the first that answers names the leader.",
-    )
+    @connect_option("The servers to ask: the first that answers names the leader.")
     @click.option(
         "--key",
         metavar="FILE",

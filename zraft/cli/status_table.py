@@ -123,7 +123,8 @@ def status_listing(
     if line:
         parts.append(line)
     if not leads:
-        parts.append("none of these servers leads")
+        silent = all(isinstance(answer, UnreachableError) for answer in answers)
+        parts.append("none of these servers leads" + ("; --connect names others" if silent else ""))
     parts += _problems_shown(problems, left_out)
     return Listing((value,), tuple(parts), exit_code=health)
 

@@ -67,7 +67,9 @@ _FIELDS: Final = {one.name: one.attribute.name for one in DECLARED if not one.se
 ENVIRONMENT_PREFIX: Final = "ZRAFT_"
 COMMAND_LINE: Final = "on the command line"
 CONFIG_FILE_VARIABLE: Final = "ZRAFT_CONFIG"
-"""Names the TOML file; the one variable of ours that is not a knob."""
+"""Names the TOML file."""
+NO_KNOBS: Final = frozenset({CONFIG_FILE_VARIABLE, "ZRAFT_CONNECT", "ZRAFT_AUTH"})
+"""The variables of ours that are no knobs: commands for clients read the others, and may run beside a server."""
 
 # Kubernetes puts such variables into every container for a Service called `zraft` (or `zraft-…`); they are
 # no misspelt knob of ours, and refusing them would make that name unusable.
@@ -384,7 +386,7 @@ def _beside(file: Path, values: dict[str, Any]) -> dict[str, Any]:
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for variable, found in environ.items():
-        if not variable.startswith(ENVIRONMENT_PREFIX) or variable == CONFIG_FILE_VARIABLE:
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in NO_KNOBS:
             continue
         if _KUBERNETES_SERVICE.fullmatch(variable):
             continue

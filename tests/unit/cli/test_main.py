@@ -5,14 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from zraft import __version__
 from zraft.cli.main import main
+from zraft.config.knobs import KNOBS
 from zraft.config.server import ServerConfig
 from zraft_core.address import Address
 
@@ -106,6 +109,48 @@ def test_help_and_version_are_there_for_every_command() -> None:
         result = run(*command, "--help")
         assert result.exit_code == 0
         assert result.output.startswith("Usage:")
+
+
+def variables(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
+    """(option, its environment variable) of a command and all below it."""
+    for option in command.params:
+        if isinstance(option.envvar, str):
+            yield option.opts[0], option.envvar
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from variables(below, click.Context(below, parent=context, info_name=name))
+
+
+def test_a_variable_of_a_command_for_clients_does_not_stop_a_server(served: Any) -> None:
+    found = set(variables(main, click.Context(main, info_name="zraft")))
+    assert {("--connect", "ZRAFT_CONNECT"), ("--auth", "ZRAFT_AUTH")} <= found
+    environ = {
+        variable: "" for _, variable in found if variable not in {knob.variable for knob in KNOBS.values()}
+    }
+    assert run(*SERVE, "--key", "a.key", environ=environ).exit_code == 7
+    (config,) = served
+    assert config.id == 2
+
+
+def test_commands_take_the_servers_from_the_environment_unless_they_are_named() -> None:
+    environ = {"ZRAFT_CONNECT": "127.0.0.1:1"}
+    for words in (
+        ["get", "/a"],
+        ["status"],
+        ["member", "list"],
+        ["topic", "list"],
+        ["shell"],
+        ["doctor"],
+    ):
+        result = run(
+            *words, "--timeout", "0.5", *(["ls", "/"] if words == ["shell"] else []), environ=environ
+        )
+        assert result.exit_code == 1, result.output
+        assert "127.0.0.1:1" in result.output, words
+        assert "2181" not in result.output, words
+    assert "127.0.0.1:2" in run("status", "--connect", "127.0.0.1:2", environ=environ).output
 
 
 def test_serve_refuses_an_interpreter_that_drops_assertions() -> None:
