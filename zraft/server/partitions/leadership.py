@@ -20,7 +20,7 @@ from zraft.server.partitions.topic_answers import Asker, TopicAnswers
 from zraft.topics.entries import BatchEntry, encode_entry
 from zraft.topics.leader import PartitionLeader
 from zraft.topics.leader_settings import MulticastStatistics
-from zraft.topics.service import Consumers, Fetched, Offset, TopicClient
+from zraft.topics.service import Consumers, Offset, TopicClient
 from zraft_core.claims.answers import Reason, Refused
 from zraft_core.claims.commands import ClaimCommand, Expire
 from zraft_core.claims.expiry import SCAN_INTERVAL_MS, ClaimExpiry
@@ -65,10 +65,10 @@ class ConsumersQuery:
 
 @frozen(eq=False)
 class BoundsQuery:
-    """Somebody wants to know where the partition begins and ends. `look` returns the answer as of its call."""
+    """Somebody wants to know where the partition begins and ends. `serve` answers, by what is here when it is called."""
 
     asker: Asker
-    look: Callable[[], Fetched]
+    serve: Callable[[], None]
 
 
 Query = ViewQuery | OffsetQuery | ConsumersQuery | BoundsQuery
@@ -246,7 +246,7 @@ class PartitionLeadership:
             elif isinstance(query, ConsumersQuery):
                 self._answers.give(query.asker, self.consumers())
             elif isinstance(query, BoundsQuery):
-                self._answers.give(query.asker, query.look())
+                query.serve()
             elif self._machine.claims is not None:
                 view = self._machine.claims.view(query.name, self.log_time_ms(run_ms))
                 self._answers.give(query.asker, view)

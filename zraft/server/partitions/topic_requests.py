@@ -144,8 +144,8 @@ class TopicRequests:
         wait_ms = max(0, min(wait_ms, self._settings.fetch_wait_ms_max))
         waiter = FetchWaiter((client, id), group, offset, bytes_max, self._now_ms + wait_ms)
         if offset > hosted.end and not wait_ms:
-            look = partial(hosted.fetched, offset, ())
-            self._ask(client, id, group, BoundsQuery((client, id), look))
+            # The partition may have grown beyond the offset by then.
+            self._ask(client, id, group, BoundsQuery((client, id), partial(self._serve, hosted, waiter)))
         elif offset < hosted.end or not wait_ms or hosted.left:
             self._serve(hosted, waiter)
         elif self._waiting >= self._settings.fetches_max:

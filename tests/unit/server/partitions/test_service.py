@@ -168,6 +168,30 @@ def test_only_the_confirmed_leader_tells_where_a_partition_begins_and_ends() -> 
     ]
 
 
+def test_a_partition_that_grows_while_its_leader_is_confirmed_gives_what_was_beyond_its_end_before() -> None:
+    cluster, producing = started()
+    fill(cluster, producing, 4)
+    (group,) = cluster.groups
+    leader = cluster.leader(group)
+    assert leader is not None
+    end, given = 4, 0
+    for ms in range(8):
+        client = Client()
+        for _ in range(2):
+            producing.say(group)
+        cluster.run(ms)
+        cluster.servers[leader].partitions.topics.fetch(client, 1, group, end + 1, 1 << 20, 0)
+        cluster.run_until(lambda: bool(client.fetched), 200)
+        ((_, fetched),) = client.fetched
+        assert [one[0] for one in fetched.deliveries] in ([], [end + 1])
+        assert fetched.end == end + 2 or not fetched.deliveries
+        given += len(fetched.deliveries)
+        cluster.run_until(lambda: not producing.producer.undecided())
+        cluster.run(80)
+        end += 2
+    assert given > 0
+
+
 def test_who_waits_at_an_idle_partition_sees_it_advance_when_that_is_needed() -> None:
     cluster, _ = started(groups=2)
     idle = cluster.groups[0]
