@@ -163,7 +163,11 @@ class HostedPartition:
         end = self.end
         given = [one for one in found if one.offset < end]
         following = given[-1].end if given else offset
-        frontier = self.frontier() if following >= end else _stamp(given[-1])
+        if following >= end:
+            frontier = self.frontier()
+        else:
+            # Without any, a state came from another server, and up to the next turn nobody reads what lies behind the tail.
+            frontier = _stamp(given[-1]) if given else NOWHERE
         return Fetched(
             self.group,
             [(one.offset, _stamp(one), one.payload) for one in given],

@@ -65,10 +65,10 @@ class ConsumersQuery:
 
 @frozen(eq=False)
 class BoundsQuery:
-    """Somebody wants to know where the partition begins and ends. `serve` answers, by what is here when it is called."""
+    """Somebody wants to know where the partition begins and ends, and is told by whoever gave `on_confirmed`."""
 
     asker: Asker
-    serve: Callable[[], None]
+    on_confirmed: Callable[[], None]
 
 
 Query = ViewQuery | OffsetQuery | ConsumersQuery | BoundsQuery
@@ -246,7 +246,7 @@ class PartitionLeadership:
             elif isinstance(query, ConsumersQuery):
                 self._answers.give(query.asker, self.consumers())
             elif isinstance(query, BoundsQuery):
-                query.serve()
+                query.on_confirmed()
             elif self._machine.claims is not None:
                 view = self._machine.claims.view(query.name, self.log_time_ms(run_ms))
                 self._answers.give(query.asker, view)

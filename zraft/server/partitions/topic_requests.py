@@ -144,16 +144,19 @@ class TopicRequests:
         wait_ms = max(0, min(wait_ms, self._settings.fetch_wait_ms_max))
         waiter = FetchWaiter((client, id), group, offset, bytes_max, self._now_ms + wait_ms)
         if offset > hosted.end and not wait_ms:
-            # The partition may have grown beyond the offset by then.
-            self._ask(client, id, group, BoundsQuery((client, id), partial(self._serve, hosted, waiter)))
+            self._ask(client, id, group, BoundsQuery((client, id), partial(self._wait, hosted, waiter)))
         elif offset < hosted.end or not wait_ms or hosted.left:
             self._serve(hosted, waiter)
         elif self._waiting >= self._settings.fetches_max:
             self._answers.refuse((client, id), "busy", group, f"{self._waiting} fetches wait on this server")
         else:
-            self._waiting += 1
-            hosted.waiters.append(waiter)
-            heappush(self._deadlines, (waiter.deadline_ms, next(self._numbers), waiter))
+            self._wait(hosted, waiter)
+
+    def _wait(self, hosted: HostedPartition, waiter: FetchWaiter) -> None:
+        """Let a fetch wait: if its time is over already, up to the end of the turn, when what was applied can be read."""
+        self._waiting += 1
+        hosted.waiters.append(waiter)
+        heappush(self._deadlines, (waiter.deadline_ms, next(self._numbers), waiter))
 
     def _serve(self, hosted: HostedPartition, waiter: FetchWaiter) -> None:
         """Answer now, or as soon as the disk has been read."""

@@ -12,6 +12,8 @@ from tests.unit.server.partitions.cluster import Cluster
 from tests.unit.server.partitions.programs import Client, Producing
 from zraft.config.features import LEVEL_OF_ROUNDS
 from zraft.groups.snapshots.delivery_tasks import AppendDeliveries, SyncDeliveries
+from zraft.server.partitions.delivery_tail import DeliveryTail
+from zraft.server.partitions.hosted_partition import NOWHERE
 from zraft.server.partitions.leadership import PartitionLeadership
 from zraft.server.partitions.settings import PartitionsSettings
 from zraft.storage.delivery.settings import DeliveryRetention
@@ -187,6 +189,20 @@ def test_a_partition_that_grows_while_its_leader_is_confirmed_gives_what_was_bey
         cluster.run(80)
         end += 2
     assert given > 0
+
+
+def test_what_a_state_from_elsewhere_brought_is_not_given_before_it_can_be_read_and_nothing_is_promised() -> (
+    None
+):
+    """Seed 70000063 of partitions: a fetch between the installation of a snapshot and the turn that looks at it."""
+    cluster, producing = started()
+    fill(cluster, producing, 4)
+    (group,) = cluster.groups
+    (server, _) = followers(cluster)
+    cluster.servers[server].partitions.hosted[group].tail = DeliveryTail(2)
+    fetched = fetch(cluster, server, 3)
+    assert (fetched.deliveries, fetched.next, fetched.end) == ([], 3, 4)
+    assert fetched.frontier == NOWHERE
 
 
 def test_who_waits_at_an_idle_partition_sees_it_advance_when_that_is_needed() -> None:
