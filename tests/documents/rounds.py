@@ -77,6 +77,13 @@ class Reader:
                 elif block.way is not Way.FORM:
                     print(f"{block} round {number}: {time.monotonic() - begun:.1f} s", flush=True)
 
+    def end(self) -> None:
+        """Kill what blocks have left running."""
+        for process in self._staying.values():
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
     def _read(self, block: Block, printed: str) -> str:
         """Do what one block says; `printed` is the output of the one before, the result that of this one."""
         match block.way:
