@@ -20,7 +20,8 @@ from zraft.program.reaching import nobody_listens
 from zraft_core.address import parse_address
 
 R = TypeVar("R")
-CONNECT: Final = "127.0.0.1:2181"
+CONNECT: Final = "127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183"
+"""The servers of `zraft dev`: if one of them is down, the others are asked."""
 TENANCY: Final = "default"
 Command = Callable[..., Any]
 

@@ -58,10 +58,13 @@ def main(documents: tuple[Path, ...], listing: bool, directory: Path | None) -> 
                 print(f"{block}: {block.way.value}{': ' * bool(block.detail)}{block.detail}")
         return
     if directory is not None:
+        reader = Reader(directory)
         try:
-            Reader(directory).read(blocks_of(chosen[0]), ROUNDS)
+            reader.read(blocks_of(chosen[0]), ROUNDS)
         except FailedError as error:
             raise click.ClickException(str(error)) from error
+        finally:
+            reader.end()
         return
     reason = cannot()
     if reason is not None:

@@ -77,6 +77,13 @@ class Reader:
                 elif block.way is not Way.FORM:
                     print(f"{block} round {number}: {time.monotonic() - begun:.1f} s", flush=True)
 
+    def end(self) -> None:
+        """Kill what blocks have left running."""
+        for process in self._staying.values():
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
     def _read(self, block: Block, printed: str) -> str:
         """Do what one block says; `printed` is the output of the one before, the result that of this one."""
         match block.way:
@@ -119,7 +126,7 @@ class Reader:
         outputs = [self._on(machine, block, commands, typed) for machine in block.machines or (1,)]
         if block.stays_until is not None:
             for machine in block.machines or (1,):
-                self._wait_ready(block, machine, block.stays_until)
+                outputs.append(self._wait_ready(block, machine, block.stays_until))
         return "".join(outputs)
 
     def _on(self, machine: int, block: Block, commands: str, typed: str) -> str:
@@ -130,8 +137,11 @@ class Reader:
         script = f". '{self._state}'\n{number}{commands}"
         if block.stays_until is None:
             script += _EXPORT.format(state=f"'{self._state}'")
-        words = self._machines.on(machine, ["bash", "-e", "-o", "pipefail", "-c", script])
         output = self._output(block, machine)
+        # A file and no argument: an example that looks for a process by its command line finds no other one.
+        typing = output.with_suffix(".sh")
+        typing.write_text(script, encoding="utf-8")
+        words = self._machines.on(machine, ["bash", "-e", "-o", "pipefail", str(typing)])
         # A file and no pipe: what a block leaves running in the background keeps a pipe open.
         with output.open("wb") as file, (self._directory / "typed").open("w+b") as keyboard:
             keyboard.write(typed.encode())
@@ -155,15 +165,18 @@ class Reader:
     def _output(self, block: Block, machine: int) -> Path:
         return self._directory / f"{Path(block.document).stem}-{block.line}-{machine}.out"
 
-    def _wait_ready(self, block: Block, machine: int, sign: str) -> None:
+    def _wait_ready(self, block: Block, machine: int, sign: str) -> str:
+        """Wait for the sign; return what was printed up to the end of its line."""
         output, process = self._output(block, machine), self._staying[str(block), machine]
         deadline = time.monotonic() + DEADLINE_S
-        while sign not in _text(output):
+        while sign not in (printed := _text(output)) or "\n" not in printed.partition(sign)[2]:
             if process.poll() is not None:
                 raise FailedError(f"it ended with code {process.returncode}; it printed:\n{_text(output)}")
             if time.monotonic() > deadline:
                 raise FailedError(f"no {sign!r} after {DEADLINE_S:g} s; it printed:\n{_text(output)}")
             time.sleep(POLL_S)
+        before, _, after = printed.partition(sign)
+        return before + sign + after.partition("\n")[0] + "\n"
 
     def _logs(self) -> str:
         return "\n".join(

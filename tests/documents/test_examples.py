@@ -15,7 +15,7 @@ from tests.documents import rounds
 from tests.documents.__main__ import run_document
 from tests.documents.blocks import DOCUMENTS, ROOT, Block, DocumentError, Way, blocks_of
 from tests.documents.machines import cannot
-from tests.documents.rounds import FailedError, compare
+from tests.documents.rounds import FailedError, Reader, compare
 
 QUICK = ("README.md", "docs/CLIENT.md")
 """What `.ci/run` runs; `.ci/long` runs the others."""
@@ -54,6 +54,19 @@ def test_what_varies_is_the_same_and_what_does_not_is_compared() -> None:
     for shown, found in (("Created /a", "Created /b"), ("a\nb", "a"), ("0x1", "1")):
         with pytest.raises(FailedError, match="the document shows"):
             compare(shown, found)
+
+
+def test_what_a_command_prints_until_it_is_ready_is_compared(tmp_path: Path) -> None:
+    running = Block(
+        "A.md", 1, Way.SHELL, "echo begins\necho ready now\necho later\nsleep 60\n", "sh", stays_until="ready"
+    )
+    reader = Reader(tmp_path / "reader")
+    try:
+        reader.read([running, Block("A.md", 9, Way.OUTPUT, "begins\nready now\n")], 2)
+        with pytest.raises(FailedError, match="the document shows"):
+            reader.read([running, Block("A.md", 9, Way.OUTPUT, "ready now\n")], 1)
+    finally:
+        reader.end()
 
 
 class Monitored(socketserver.BaseRequestHandler):

@@ -76,7 +76,7 @@ MADE: Final = [
 
 ELSEWHERE: Final = {
     *("report.html", "zraft.toml", "wrong.toml", "kazoo/testing/common.py"),
-    *(block.detail for block in MADE),
+    *(name for block in MADE for name in (block.detail, Path(block.detail).name)),
 }
 """Files of other projects, and those that examples make."""
 

@@ -93,6 +93,13 @@ def test_every_file_that_is_no_module_is_shipped() -> None:
             assert files == set(declared), name
 
 
+def test_names_of_shipped_files_stand_on_lines_of_their_own() -> None:
+    """Setuptools takes names with blanks between them for one name, which no file has, and ships nothing."""
+    for distribution in DISTRIBUTIONS:
+        for name, value in setup_cfg(distribution)["options.package_data"].items():
+            assert not [line for line in value.splitlines() if " " in line.strip()], name
+
+
 @pytest.mark.parametrize(
     ("command", "module"),
     [("zraft", "zraft.cli.main"), ("zraft-bench", "zraft_bench.main"), ("onyxlog", "onyxlog.main")],

@@ -391,6 +391,11 @@ def test_topic_create_waits_until_the_partitions_take_messages(asked: Asked) -> 
     assert asked.server.asked == [TopicCreate("orders", 2), *[TopicDescribe("orders", 0)] * 3]
 
 
+def test_topic_create_speaks_of_one_partition_as_of_one(asked: Asked) -> None:
+    asked.script(Done("topic orders is created"), _description(_partition(0), wanted=1))
+    assert asked.run("topic", "create", "orders").output.endswith("\n1 partition takes messages\n")
+
+
 def test_topic_create_says_how_far_it_got_when_the_time_is_over(asked: Asked) -> None:
     asked.script(Done("topic orders is created"), _description(_partition(0)))
     result = asked.run("topic", "create", "orders", "--partitions", "2", "--timeout", "0.3")

@@ -235,7 +235,7 @@ def _wait(client: OperatorClient, name: str) -> None:
         ready = sum(row.state != "adding" for page in pages for row in page.partitions)
         wanted = pages[-1].wanted
         if ready >= wanted:
-            click.echo(f"{wanted} partition{'s' if wanted != 1 else ''} take messages")
+            click.echo(f"{wanted} partitions take messages" if wanted != 1 else "1 partition takes messages")
             return ""
         return (
             f"topic {name}: {ready} of {wanted} partitions take messages so far; the rest is being set up: see "
