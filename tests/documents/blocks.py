@@ -1,7 +1,7 @@
 """The code blocks of a Markdown document, with what HTML comments in front of them say about running them.
 
-docs/TESTING.md, "Examples of the documents", has the comments. A block in a language of `RUN` is run; any other only shows
-a form.
+docs/explanation/testing.md, "Examples of the documents", has the comments. A block in a language of `RUN` is run; any other
+only shows a form.
 """
 
 from __future__ import annotations
