@@ -102,7 +102,7 @@ def formatted(text: str) -> str:
 GENERATED: Final[Mapping[str, Callable[[str], str]]] = {
     "client/zraft_client/blocking_api.py": blocking_calls,
     "docs/reference/configuration.md": knobs,
-    "docs/how-to/operations.md": metrics,
+    "docs/reference/metrics.md": metrics,
     "docs/reference/protocol-native.md": native,
 }
 """By path: what makes the new text of the file from the old one."""
