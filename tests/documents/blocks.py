@@ -18,8 +18,8 @@ ROOT: Final = Path(__file__).parents[2]
 DOCUMENTS: Final = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 RUN: Final = frozenset({"sh", "python", "console"})
-FORMS: Final = frozenset({"", "text", "toml", "crontab", "java"})
-"""Layouts, formats, configuration, output: nothing that a shell or Python would take."""
+FORMS: Final = frozenset({"", "text", "toml", "crontab", "java", "mermaid"})
+"""Layouts, formats, configuration, output, drawings: nothing that a shell or Python would take."""
 
 PROMPT: Final = re.compile(r"^\[zk: [^\]]*\] ?", re.MULTILINE)
 
