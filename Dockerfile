@@ -1,5 +1,5 @@
-# The image starts a zraft server, which is configured by ZRAFT_… (docs/CONFIGURATION.md) or by the ZOO_… variables of ZooKeeper's
-# official image (docs/MIGRATION.md). The commands onyxlog and zraft-bench are in it as well:
+# The image starts a zraft server, which is configured by ZRAFT_… (docs/reference/configuration.md) or by the ZOO_… variables of ZooKeeper's
+# official image (docs/how-to/migration.md). The commands onyxlog and zraft-bench are in it as well:
 #
 #   docker build -t zraft .
 #   docker run -p 2181:2181 -v zraft:/data zraft

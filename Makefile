@@ -1,7 +1,7 @@
 # What a change needs, in the environment that .ci/setup makes (.venv). `make check` before each commit, the rest before a merge.
 VENV ?= .venv
 PYTHON := $(VENV)/bin/python
-.PHONY: help style types check test generated image docs bench
+.PHONY: help style types check test generated image docs site bench
 
 help:
 	@echo "make check   format, style, types, rooms and a sample of the unit tests: less than a minute"
@@ -9,6 +9,7 @@ help:
 	@echo "make generated   write the files and tables that are made from declarations elsewhere"
 	@echo "make image   build the image and run compose's services from it (as root)"
 	@echo "make docs    run the examples of all documents (as root)"
+	@echo "make site    build the documents as a site in build/site"
 	@echo "make bench   a short benchmark of a cluster on this machine"
 
 $(PYTHON):
@@ -34,6 +35,9 @@ generated: | $(PYTHON)
 
 image docs: | $(PYTHON)
 	VENV=$(VENV) .ci/long --only $(if $(filter image,$@),images,documents)
+
+site: | $(PYTHON)
+	VENV=$(VENV) .ci/site
 
 bench: | $(PYTHON)
 	$(VENV)/bin/zraft-bench local --servers 3

@@ -12,7 +12,7 @@ JobId = str
 TaskName = str
 Site = str
 """The address at which a group receives segments, "HOST:PORT". Colocation compares it too (see
-docs/ONYXLOG.md).
+docs/explanation/onyxlog.md).
 """
 Position = int
 """An entry's position in the log: the number in the name of its znode."""

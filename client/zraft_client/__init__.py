@@ -1,6 +1,6 @@
 """The client library: a replicated dictionary, an asyncio and a blocking client, recipes.
 
-Start with `DistributedDict` for a dictionary, `BlockingClient` or `Client` for everything; docs/CLIENT.md.
+Start with `DistributedDict` for a dictionary, `BlockingClient` or `Client` for everything; docs/reference/client.md.
 """
 
 from zraft_client.blocking import BlockingClient

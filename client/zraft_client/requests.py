@@ -1,6 +1,6 @@
 """Requests of the native protocol as the maps that are sent, and their answers as values.
 
-Pure; docs/PROTOCOL-NATIVE.md.
+Pure; docs/reference/protocol-native.md.
 """
 
 from __future__ import annotations

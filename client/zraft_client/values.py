@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class ConnectionState(Enum):
-    """States of a session as its client knows it. docs/CLIENT.md says what a program can do in each."""
+    """States of a session as its client knows it. docs/reference/client.md says what a program can do in each."""
 
     SUSPENDED = "suspended"
     """No server is connected, or none yet; the session may be alive or not."""

@@ -1,8 +1,8 @@
 """Recording of a peer group for audits: what it applied, what gossip brought, what the log gave.
 
 One file per incarnation, `TENANCY-GROUP.onyx`: MessagePack, a map and then an array per record, each ending in its CRC-32.
-Docs: docs/DATA-SOURCE.md, "Recordings of peers". Nothing hangs on it: what cannot be written ends the recording, not
-the group.
+Docs: docs/reference/data-source.md, "Recordings of peers". Nothing hangs on it: what cannot be written ends the recording,
+not the group.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The two ends of a channel: sequence numbers, credit, and what is sent again after a reconnect. Pure.
 
-docs/ONYXLOG.md, "Channels". An outlet holds items that its receiver may not have; an inlet holds items that
+docs/explanation/onyxlog.md, "Channels". An outlet holds items that its receiver may not have; an inlet holds items that
 its worker has not taken. Both are bounded by the window, in items.
 """
 

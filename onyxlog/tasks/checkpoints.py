@@ -4,7 +4,7 @@ Below `state/`: `checkpoints/<job>/parts/…` (`onyxlog.jobs.checkpoints`), and
 `checkpoints/<job>/latest/<version>`, the last complete checkpoint as the coordinator of that allocation
 version sees it. A coordinator begins by writing its own; from then on, what an older one, which has not heard
 of its end, still completes is ignored. The order of steps in `take_over` and `complete` is what makes this
-so; docs/ONYXLOG.md, "Exactly once", has the argument.
+so; docs/explanation/onyxlog.md, "Exactly once", has the argument.
 """
 
 from __future__ import annotations

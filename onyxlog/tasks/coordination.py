@@ -1,6 +1,6 @@
 """Coordination of a job by one of its workers: the common start, checkpoints, and the job's completion.
 
-There is one per attempt; docs/ONYXLOG.md, "Exactly once".
+There is one per attempt; docs/explanation/onyxlog.md, "Exactly once".
 """
 
 from __future__ import annotations

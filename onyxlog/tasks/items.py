@@ -1,6 +1,6 @@
 """Items that travel on channels between workers, as values and as MessagePack.
 
-Pure; docs/ONYXLOG.md, "Items".
+Pure; docs/explanation/onyxlog.md, "Items".
 """
 
 from __future__ import annotations

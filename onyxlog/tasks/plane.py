@@ -1,6 +1,6 @@
 """The channels of one group: how workers are reached, what was opened too early, and what is over.
 
-docs/ONYXLOG.md, "Channels", has the protocol. All of it belongs to one event loop. Workers within the group
+docs/explanation/onyxlog.md, "Channels", has the protocol. All of it belongs to one event loop. Workers within the group
 are reached without bytes; all channels to another group share a connection that is dialed here and kept as
 long as there are channels.
 """

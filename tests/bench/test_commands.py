@@ -19,7 +19,7 @@ def invoke(*arguments: str) -> tuple[int, str]:
 
 
 def test_the_commands_are_those_of_the_documentation() -> None:
-    text = (REPOSITORY / "docs" / "BENCHMARKING.md").read_text()
+    text = (REPOSITORY / "docs" / "how-to" / "benchmarking.md").read_text()
     rows = [line for line in text.splitlines() if line.startswith("| `zraft-bench ")]
     named = [
         word.split()[0]

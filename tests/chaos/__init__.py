@@ -1,1 +1,4 @@
-"""Chaos on real processes: faults, clients that record what they saw, and a verdict. See docs/TESTING.md, "Chaos"."""
+"""Chaos on real processes: faults, clients that record what they saw, and a verdict.
+
+See docs/explanation/testing.md, "Chaos".
+"""

@@ -1,4 +1,4 @@
-"""kazoo's own test-suite against servers of ours, as the command in docs/TESTING.md runs it."""
+"""kazoo's own test-suite against servers of ours, as the command in docs/explanation/testing.md runs it."""
 
 from __future__ import annotations
 

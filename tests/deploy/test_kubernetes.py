@@ -124,7 +124,7 @@ def test_the_container_is_confined_and_its_key_is_closed() -> None:
     }
     (key,) = [one["secret"] for one in pod["volumes"]]
     assert stat.filemode(key["defaultMode"]) == "?r--------"
-    assert f"secret generic {key['secretName']} " in (ROOT / "docs" / "DEPLOYMENT.md").read_text()
+    assert f"secret generic {key['secretName']} " in (ROOT / "docs" / "how-to" / "deployment.md").read_text()
     assert not [kind for kind, _ in manifests() if kind == "Secret"], "a key in a manifest is everybody's"
 
 

@@ -20,7 +20,7 @@ from tests.prometheus_tools import find_tool
 from zraft.config.knobs import load_config
 
 UNIT: Final = ROOT / "deploy" / "systemd" / "zraft.service"
-DOCUMENT: Final = ROOT / "docs" / "DEPLOYMENT.md"
+DOCUMENT: Final = ROOT / "docs" / "how-to" / "deployment.md"
 
 
 def chosen(name: str) -> str:

@@ -1,6 +1,6 @@
 """Run the code blocks of documents as a reader would: from top to bottom in one directory, twice, on the same cluster.
 
-    python -m tests.documents README.md docs/CLIENT.md
+    python -m tests.documents README.md docs/reference/client.md
     python -m tests.documents --list
 
 Each document has a network of its own, `tests.documents.machines`, in which its addresses and ports are free.

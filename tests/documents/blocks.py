@@ -1,7 +1,7 @@
 """The code blocks of a Markdown document, with what HTML comments in front of them say about running them.
 
-docs/TESTING.md, "Examples of the documents", has the comments. A block in a language of `RUN` is run; any other only shows
-a form.
+docs/explanation/testing.md, "Examples of the documents", has the comments. A block in a language of `RUN` is run; any other
+only shows a form.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ ROOT: Final = Path(__file__).parents[2]
 DOCUMENTS: Final = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 RUN: Final = frozenset({"sh", "python", "console"})
-FORMS: Final = frozenset({"", "text", "toml", "crontab", "java"})
-"""Layouts, formats, configuration, output: nothing that a shell or Python would take."""
+FORMS: Final = frozenset({"", "text", "toml", "crontab", "java", "mermaid"})
+"""Layouts, formats, configuration, output, drawings: nothing that a shell or Python would take."""
 
 PROMPT: Final = re.compile(r"^\[zk: [^\]]*\] ?", re.MULTILINE)
 

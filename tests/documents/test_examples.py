@@ -17,7 +17,7 @@ from tests.documents.blocks import DOCUMENTS, ROOT, Block, DocumentError, Way, b
 from tests.documents.machines import cannot
 from tests.documents.rounds import FailedError, Reader, compare
 
-QUICK = ("README.md", "docs/CLIENT.md")
+QUICK = ("README.md", "docs/index.md", "docs/reference/client.md")
 """What `.ci/run` runs; `.ci/long` runs the others."""
 
 

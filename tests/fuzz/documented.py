@@ -1,4 +1,4 @@
-"""The answer that docs/PROTOCOL-ZOOKEEPER.md promises to a client's bytes, judged without the server's code.
+"""The answer that docs/reference/protocol-zookeeper.md promises to a client's bytes, judged without the server's code.
 
 Slow and literal on purpose: it walks the tables of that page, and shares no decoder with `zraft_core.wire`.
 """

@@ -1,7 +1,8 @@
 """Fuzzes what the disk gives back: a start finds what was acknowledged, or stops with a declared error.
 
 The allowed loss is the end of the log: a torn tail, which is reported, or bytes that are zero, which nothing
-distinguishes from a write that never happened (docs/STORAGE.md, "What is promised"). A file that was cut is none.
+distinguishes from a write that never happened (docs/explanation/storage.md, "What is promised"). A file that was cut is
+none.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def client_of(hosts: list[str]) -> KazooClient:
 
 
 def write_the_job_of_the_document(jobs: Path) -> None:
-    """The job of docs/ONYXLOG.md, and another text to count."""
+    """The job of docs/explanation/onyxlog.md, and another text to count."""
     for name in ("job.toml", "words.py"):
         shutil.copy(REPOSITORY / "examples" / "words" / name, jobs)
     (jobs / "words.txt").write_text(WORDS)

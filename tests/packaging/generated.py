@@ -101,9 +101,9 @@ def formatted(text: str) -> str:
 
 GENERATED: Final[Mapping[str, Callable[[str], str]]] = {
     "client/zraft_client/blocking_api.py": blocking_calls,
-    "docs/CONFIGURATION.md": knobs,
-    "docs/OPERATIONS.md": metrics,
-    "docs/PROTOCOL-NATIVE.md": native,
+    "docs/reference/configuration.md": knobs,
+    "docs/reference/metrics.md": metrics,
+    "docs/reference/protocol-native.md": native,
 }
 """By path: what makes the new text of the file from the old one."""
 

@@ -1,4 +1,4 @@
-"""The tables of docs/PROTOCOL-NATIVE.md: which fields requests and answers have, and what may stand in each."""
+"""The tables of docs/reference/protocol-native.md: which fields requests and answers have, and what may stand in each."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ ELSEWHERE: Final = {
 
 
 def test_every_source_file_that_a_document_names_exists() -> None:
-    found = list(named(r"(?<![\w/.…-])((?:[a-z0-9_]+/)*[a-z0-9_]+\.(?:py|md|toml|yaml|html|c))\b(?!/)"))
+    found = list(named(r"(?<![\w/.…-])((?:[a-z0-9_-]+/)*[a-z0-9_-]+\.(?:py|md|toml|yaml|html|c))\b(?!/)"))
     assert len(found) > 150
     assert missing_files(found) == []
 
@@ -125,7 +125,7 @@ def test_every_program_that_a_document_runs_by_python_exists(document: str) -> N
 
 
 def test_every_rule_that_anything_cites_is_in_the_rules() -> None:
-    rules = set(re.findall(r"^## (D-\d+) ", TEXTS["docs/RULES.md"], re.MULTILINE))
+    rules = set(re.findall(r"^## (D-\d+) ", TEXTS["docs/explanation/rules.md"], re.MULTILINE))
     files = [
         file
         for folder in ("bench", "client", "docs", "onyxlog", "tests", "zraft")
@@ -142,7 +142,9 @@ def test_every_rule_that_anything_cites_is_in_the_rules() -> None:
 
 
 def test_modules_of_the_server_are_told_of_once_in_the_architecture() -> None:
-    section = TEXTS["docs/ARCHITECTURE.md"].partition("\n## The server\n")[2].partition("\n## ")[0]
+    section = (
+        TEXTS["docs/explanation/architecture.md"].partition("\n## The server\n")[2].partition("\n## ")[0]
+    )
     told = {}
     for room in section.split("\n### ")[1:]:
         rows = re.findall(r"^\| (`.*?`) \|", room, re.MULTILINE)
@@ -159,7 +161,7 @@ def test_modules_of_the_server_are_told_of_once_in_the_architecture() -> None:
 
 
 def test_packages_are_told_of_in_the_architecture() -> None:
-    rooms = TEXTS["docs/ARCHITECTURE.md"].partition("\n## Rooms\n")[2].partition("\n## ")[0]
+    rooms = TEXTS["docs/explanation/architecture.md"].partition("\n## Rooms\n")[2].partition("\n## ")[0]
     for root in ROOT / "zraft", ROOT / "onyxlog", ROOT / "client" / "zraft_core":
         folders = {path.parent.name for path in root.glob("*/__init__.py")}
         assert {folder for folder in folders if f"{folder}/" not in rooms} == set()

@@ -1,4 +1,7 @@
-"""Disks that are full, slow, failing or not ours: what a server does, says and counts. Rules in docs/RULES.md."""
+"""Disks that are full, slow, failing or not ours: what a server does, says and counts.
+
+See docs/explanation/rules.md.
+"""
 
 from __future__ import annotations
 

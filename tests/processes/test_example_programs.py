@@ -31,7 +31,7 @@ SAYS: Final = {
 ELSEWHERE: Final = {
     "java/Settings.java": "tests/compat",
     "node/settings.js": "tests/compat",
-    "words/words.py": "README.md",
+    "words/words.py": "docs/index.md",
 }
 """The command that is run there."""
 

@@ -1,6 +1,6 @@
 """Real servers that are killed, stopped and started again, under clients that write all the time.
 
-Rules cited as D-n are in docs/RULES.md.
+Rules cited as D-n are in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ def test_a_reader_that_stops_reading_ends_the_shell_quietly(running: Cluster) ->
 
 
 def test_the_session_in_the_documentation_is_what_happens(start_cluster: StartCluster) -> None:
-    text = (ROOT / "docs" / "SHELL.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-to" / "shell.md").read_text(encoding="utf-8")
     [session] = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
     typed = re.findall(r"^\[zk: [^]]*\] (.*)\n", session, re.MULTILINE)
     shown = re.sub(r"^\[zk: [^]]*\] .*\n", "", session, flags=re.MULTILINE)

@@ -1,4 +1,7 @@
-"""Servers with many groups, simulated: a few seeds as they are, and bugs that have to be noticed (docs/GROUPS.md)."""
+"""Servers with many groups, simulated: a few seeds as they are, and bugs that have to be noticed.
+
+Source: docs/explanation/groups.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole servers with partitions of topics, whose power fails at any moment (docs/GROUPS.md, "In a server")."""
+"""Whole servers with partitions of topics, whose power fails at any moment (docs/explanation/groups.md, "In a server")."""
 
 from __future__ import annotations
 

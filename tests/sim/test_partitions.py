@@ -1,4 +1,4 @@
-"""Servers with partitions under faults: a few seeds, and bugs that have to be noticed (docs/TOPICS.md)."""
+"""Servers with partitions under faults: a few seeds, and bugs that have to be noticed (docs/explanation/topics.md)."""
 
 from __future__ import annotations
 

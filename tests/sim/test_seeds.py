@@ -28,7 +28,7 @@ QUICK_SEEDS = range(40)
 
 @pytest.mark.parametrize("first", range(0, len(QUICK_SEEDS), 5))
 def test_quick_seeds_break_no_promise(first: int) -> None:
-    """All checkers of docs/SIMULATION.md; a failure prints the seed and how to replay it."""
+    """All checkers of docs/explanation/simulation.md; a failure prints the seed and how to replay it."""
     reports: list[Report] = []
     for number in QUICK_SEEDS[first : first + 5]:
         result = CLUSTER.run_seed(number)

@@ -6,7 +6,7 @@
     python -m tests.simulation groups --planted all
     python -m tests.simulation controls
 
-A seed and a commit decide everything: the same run, byte for byte. See docs/SIMULATION.md.
+A seed and a commit decide everything: the same run, byte for byte. See docs/explanation/simulation.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 no speed) and remembers every version of every znode, so that a client's read can be compared with the
 state *at the zxid of its reply*, and a watch event with the change that must have caused it.
 
-Semantics: ZooKeeper's (`docs/PROTOCOL-ZOOKEEPER.md`), rules D-2, D-3, D-11, D-12, D-15, D-16.
+Semantics: ZooKeeper's (`docs/reference/protocol-zookeeper.md`), rules D-2, D-3, D-11, D-12, D-15, D-16.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a planted bug is, how it is planted, and those of the servers' simulation, which `tests.simulation.planted` fills in.
 
 A plant replaces a few attributes of shipped classes or modules while it is in force. Each is one rule taken
-back (docs/RULES.md), or one mistake that a release could make.
+back (docs/explanation/rules.md), or one mistake that a release could make.
 """
 
 from __future__ import annotations

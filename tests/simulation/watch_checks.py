@@ -3,7 +3,7 @@
 The events of the history are walked once per connection. Whatever concerns a watch of the connection must be the
 next event to arrive, unless the client lacks READ under the ACL of that moment (trap 15); and no reply may show a
 state with events that were not told. The rules of which change concerns which watch are ZooKeeper's
-(`docs/PROTOCOL-ZOOKEEPER.md`), written anew.
+(`docs/reference/protocol-zookeeper.md`), written anew.
 """
 
 from __future__ import annotations

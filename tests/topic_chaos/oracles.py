@@ -1,7 +1,7 @@
 """Judges what consumers of every replica read against what producers were told. Pure, and blind to how it is done.
 
-The names are those of docs/TOPICS.md, "Promises". Everything is healed and at rest when this is called: what is missing
-then is lost.
+The names are those of docs/explanation/topics.md, "Promises". Everything is healed and at rest when this is called: what is
+missing then is lost.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def test_every_planted_bug_has_a_schedule_or_a_known_seed() -> None:
 
 
 def test_the_documented_table_names_each_bug_with_its_rule_and_what_notices_it() -> None:
-    documented = (Path(__file__).parents[2] / "docs" / "TOPICS.md").read_text()
+    documented = (Path(__file__).parents[2] / "docs" / "explanation" / "topics.md").read_text()
     for name, bug in PLANTS.items():
         by = f"`{DIRECTED[name].schedule.__name__}`" if name in DIRECTED else f"seed {SEEDS[name]}"
         assert f"| `{name}` | {bug.rule} | {bug.text} | {by} | " in documented

@@ -1,4 +1,7 @@
-"""What a multicast costs and whom it touches, and what survives a crash at each of its steps (docs/TOPICS.md, "Costs")."""
+"""What a multicast costs and whom it touches, and what survives a crash at each of its steps.
+
+Source: docs/explanation/topics.md, "Costs".
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Requests as bytes and answers as values, written from ZooKeeper's record formats and nothing of `zraft_core.wire`.
 
-What the server's own codec gets wrong these tests must not get wrong with it. Source: docs/PROTOCOL-ZOOKEEPER.md.
+What the server's own codec gets wrong these tests must not get wrong with it. Source: docs/reference/protocol-zookeeper.md.
 """
 
 from __future__ import annotations

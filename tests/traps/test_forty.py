@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 HERE = Path(__file__).parent
-TABLE = HERE.parents[1] / "docs" / "COMPATIBILITY.md"
+TABLE = HERE.parents[1] / "docs" / "reference" / "compatibility.md"
 NUMBERS = list(range(1, 41))
 
 
@@ -28,7 +28,7 @@ def test_each_trap_has_exactly_one_test() -> None:
 
 
 def test_table_for_users_names_the_test_of_each_trap() -> None:
-    """A row is `| number | claim | file, test |`; docs/COMPATIBILITY.md, "Forty traps"."""
+    """A row is `| number | claim | file, test |`; docs/reference/compatibility.md, "Forty traps"."""
     section = TABLE.read_text().partition("## Forty traps\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (\d+) \| \S.* \| `(\w+)`, `(\w+)` \|$", section, re.MULTILINE)
     assert [(int(number), f"{file}.{name}") for number, file, name in rows] == _tests()

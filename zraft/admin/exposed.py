@@ -1,6 +1,6 @@
 """Declaration of a metric: its name as scrapers see it, its text, and the source of its value.
 
-The exposition and the tables of docs/OPERATIONS.md are made from the declarations.
+The exposition and the tables of docs/reference/metrics.md are made from the declarations.
 """
 
 from __future__ import annotations

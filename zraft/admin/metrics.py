@@ -233,7 +233,7 @@ SERVER: Final[tuple[Exposed[Status], ...]] = (
         "zraft_settings_differing",
         "Settings that the configuration names with another value than the cluster's.",
         lambda status: len(status.settings_differ),
-        note="See [UPGRADES.md](UPGRADES.md#which-settings-are-replicated).",
+        note="See [Upgrades](../how-to/upgrades.md#which-settings-are-replicated).",
     ),
 )
 

@@ -2,7 +2,7 @@
 
 A client's records stand in the order in which it saw them: an operation at its answer (or when it was given up),
 an event where it arrived among the answers. Times are microseconds of one monotonic clock that all clients of a run
-share. The schema for other readers is in docs/TESTING.md, "Recorded histories".
+share. The schema for other readers is in docs/explanation/testing.md, "Recorded histories".
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def accept_loss(directory: Path, confirmed: str | None) -> None:
     accepted.
 
     Do not use it for a server of a larger cluster, because the others have what it lost: move its directory aside, and
-    let it join again with an empty one. See docs/RECOVERY.md.
+    let it join again with an empty one. See docs/how-to/recovery.md.
 
     \b
         zraft log accept-loss /var/lib/zraft

@@ -82,7 +82,7 @@ def import_(
         zraft import --from zk1:2181,zk2:2181 --auth-file super.auth --data /var/lib/zraft --id 1 \\
             --cluster 1=10.0.0.1:2181,2=10.0.0.2:2181,3=10.0.0.3:2181
 
-    Then start this server as always, and the others with empty directories. See docs/MIGRATION.md.
+    Then start this server as always, and the others with empty directories. See docs/how-to/migration.md.
     """
     from zraft.offline.founding import Origin, check_empty, claimed, found
     from zraft.offline.source import Source

@@ -24,7 +24,7 @@ def key() -> None:
         zraft key drop cluster.key              # 3. the old one is no longer accepted
 
     A running server reads its key file again a few seconds after it changed, or at once on SIGHUP, and logs `cluster
-    keys taken`; `mntr` shows zk_cluster_key_sealing and zk_cluster_keys_valid. See docs/SECURITY.md.
+    keys taken`; `mntr` shows zk_cluster_key_sealing and zk_cluster_keys_valid. See docs/how-to/security.md.
     """
 
 

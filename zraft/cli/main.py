@@ -57,7 +57,7 @@ def main() -> None:
         2    the command line or a settings file is wrong
         3    it is not known whether a change was done; look, and repeat it if not
         130  ended by Ctrl-C
-    Some have more of their own (`zraft doctor`: 4; `zraft lock`: 124 to 127); docs/COMMANDS.md has them all.
+    Some have more of their own (`zraft doctor`: 4; `zraft lock`: 124 to 127); docs/reference/commands.md has them all.
     """
 
 
@@ -111,13 +111,13 @@ def serve(
     A single server, which needs no key:
         zraft serve --id 1 --data ./data --address 127.0.0.1:2181 --cluster 1=127.0.0.1:2181
     \b
-    A server that has run ZooKeeper so far (docs/MIGRATION.md):
+    A server that has run ZooKeeper so far (docs/how-to/migration.md):
         zraft serve --config /etc/zookeeper/zoo.cfg --key cluster.key
 
     Every option is also a key of the --config file and an environment variable: --address is ZRAFT_ADDRESS,
     raft.heartbeat_ticks is ZRAFT_RAFT__HEARTBEAT_TICKS. A flag wins over these, these over
     the ZOO_… variables of ZooKeeper's image, those over the file. FILE without --config is the same.
-    docs/CONFIGURATION.md lists them all.
+    docs/reference/configuration.md lists them all.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         # Reading a log and a snapshot takes a while; a server that is asked to stop meanwhile has nothing to
@@ -361,7 +361,7 @@ def shell(
         zraft shell --json stat /a | jq .numChildren
 
     The commands are those of zkCli, with its options and its output. Exit code: 0, 1 if a server refused or none
-    was reached, 2 if the command is wrong. See docs/SHELL.md.
+    was reached, 2 if the command is wrong. See docs/how-to/shell.md.
     """
     from zraft.shell.run import Manner, run_shell
     from zraft.shell.session import ShellSettings

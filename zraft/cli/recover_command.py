@@ -59,7 +59,7 @@ def recover(place: Place, confirmed: str | None, no_topics: bool) -> None:
             --cluster 1=10.0.0.1:2181,2=10.0.0.2:2181,3=10.0.0.3:2181
 
     Afterwards start this server as always, then the others with EMPTY directories and the same --cluster. See
-    docs/RECOVERY.md, also for what to try before.
+    docs/how-to/recovery.md, also for what to try before.
     """
     from zraft.cli.recovered_topics import recovered_topics
     from zraft.offline.founding import claimed, found

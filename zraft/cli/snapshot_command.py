@@ -43,7 +43,7 @@ def snapshot() -> None:
         zraft snapshot save /backup/zraft-$(date +%F).snap --key cluster.key --connect 10.0.0.1:2181
         zraft snapshot inspect /backup/zraft-2026-05-01.snap
     \b
-    If all servers are lost, or the data has to go back to that night, begin a new cluster with it (docs/RECOVERY.md):
+    If all servers are lost, or the data has to go back to that night, begin a new cluster with it (docs/how-to/recovery.md):
         zraft snapshot restore /backup/zraft-2026-05-01.snap --data /var/lib/zraft --id 1 \\
             --cluster 1=10.0.0.1:2181,2=10.0.0.2:2181,3=10.0.0.3:2181
     """

@@ -29,7 +29,7 @@ def user() -> None:
 
     A running server reads the file again within seconds of a change; give each server the same file. A connection that
     has logged in stays. In ACLs, alice is sasl:alice. Passwords are asked for, or read from the input if that is no
-    terminal; they are never arguments. See docs/SECURITY.md.
+    terminal; they are never arguments. See docs/how-to/security.md.
     """
 
 

@@ -4,7 +4,7 @@ A key is mapped to a knob, or taken without effect because zraft does the same b
 that says what differs. A key that is none of ZooKeeper's is named in a warning. Pure: properties in, values and
 notes out; files are read by `zraft.config.zoo_source`, and `zraft.config.knobs` judges the values like all others.
 
-Source: ZooKeeper's administrator's guide, "Configuration Parameters"; docs/MIGRATION.md.
+Source: ZooKeeper's administrator's guide, "Configuration Parameters"; docs/how-to/migration.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Many Raft groups in one server: one write, one datagram and one heartbeat for all of them (docs/GROUPS.md). Pure.
+"""Many Raft groups in one server: one write, one datagram and one heartbeat for all of them. Pure.
+
+Source: docs/explanation/groups.md.
 
 The coordination group, number 0, holds the cluster's tree; every other group is a partition of a topic. Words
 of this room:

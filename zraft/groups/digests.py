@@ -8,7 +8,7 @@ what it computes cannot be trusted, and its votes in every group are on one disk
 with the rest of their reports (`MemberReport`, `Verdict`), and its leader repeats its verdicts;
 `GroupComparison` is for all other groups.
 
-Pure. Source: rule D-26 in docs/RULES.md.
+Pure. Source: rule D-26 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 It hosts all groups but the coordination group. It has no clock, socket, disk or asyncio: its owner feeds
 messages and finished writes, calls `turn`, and carries out the `GroupEffects`. A turn looks at the groups to
 which something happened, and at those for which something is due, and at no other: hundreds that are idle
-cost what one costs. Source: rules D-7, D-13 and D-18, and docs/GROUPS.md.
+cost what one costs. Source: rules D-7, D-13 and D-18, and docs/explanation/groups.md.
 
 The host schedules. Decisions are taken by parts that share one `HostState`: `Covers` (shared heartbeats),
 `Keeping` (the length of the log) and `Placing` (leaders and members).

@@ -3,7 +3,7 @@
 This module stands between the driver, which owns the turn, `GroupHost`, which decides for each group, and the
 partitions, which are what groups replicate. It follows what the coordination group's state says of groups:
 which replicas there are, who should lead and vote, and when a group's files are removed. Pure. Source:
-docs/GROUPS.md; D-7, D-13, D-18.
+docs/explanation/groups.md; D-7, D-13, D-18.
 """
 
 from __future__ import annotations

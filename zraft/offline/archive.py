@@ -1,7 +1,7 @@
 """The file of a backup with topics: a tar archive of a snapshot, the deliveries of partitions in parts, and a manifest.
 
-docs/STORAGE.md, "Backups with topics". It is written in one pass and read at any place; memory is bounded by a part. The
-manifest comes last, because only then counts and digests are known: a file without it is no whole backup.
+docs/explanation/storage.md, "Backups with topics". It is written in one pass and read at any place; memory is bounded by a
+part. The manifest comes last, because only then counts and digests are known: a file without it is no whole backup.
 """
 
 from __future__ import annotations

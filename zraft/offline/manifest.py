@@ -1,6 +1,6 @@
 """The manifest of a backup with topics: what it holds of each partition, and the digests of its other members. Pure.
 
-docs/STORAGE.md, "Backups with topics".
+docs/explanation/storage.md, "Backups with topics".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A request is `{"id": number, "op": name, field: value, …}`, its answer `{"id": number, "ok": name, field: value, …}` or
 `{"id": number, "error": text, "leader": "HOST:PORT" or nil, "retriable": boolean}`. Unlike between servers, fields have
 names, so that an operator's tool and a server of different releases understand each other: a field that is not known is
-ignored, one that is missing has its default. Layouts: docs/PROTOCOL-PEERS.md, "Operators".
+ignored, one that is missing has its default. Layouts: docs/reference/protocol-peers.md, "Operators".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Values only; `zraft.operator.protocol` has their bytes.
 
-Whoever has the cluster key may ask for any of it (docs/SECURITY.md, "Who may administer").
+Whoever has the cluster key may ask for any of it (docs/how-to/security.md, "Who may administer").
 """
 
 from __future__ import annotations

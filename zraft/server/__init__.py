@@ -1,1 +1,1 @@
-"""The server, in rooms: each imports only those below it (docs/ARCHITECTURE.md has the list)."""
+"""The server, in rooms: each imports only those below it (docs/explanation/architecture.md has the list)."""

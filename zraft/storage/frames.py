@@ -6,7 +6,7 @@ preallocated zeros). All numbers of header and frame head have fixed width, so t
 without a parser. Both checksums are CRC-32C seeded with the segment's random id: bytes of another
 segment, or bytes that a client put into a payload, never pass for a frame of this one. The head has a
 checksum of its own so that a search for frames after damage costs 26 bytes per candidate, however
-many lookalikes a payload contains. See docs/STORAGE.md.
+many lookalikes a payload contains. See docs/explanation/storage.md.
 """
 
 from __future__ import annotations

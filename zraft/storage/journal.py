@@ -1,8 +1,8 @@
 """Journal of a server beside its log, for audits: leaderships, commits, digests of its state.
 
 `<data>/journal/` holds a few files that grow by one small record at a time. They are evidence, nothing else: no server reads
-them, nothing waits for them, none is synced; of what cannot be written the caller is told. Bytes: docs/STORAGE.md,
-"Journal".
+them, nothing waits for them, none is synced; of what cannot be written the caller is told. Bytes:
+docs/explanation/storage.md, "Journal".
 """
 
 from __future__ import annotations

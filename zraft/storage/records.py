@@ -2,7 +2,7 @@
 
 A record is a MessagePack array that starts with its kind and its group. A kind's layout never changes;
 a new layout is a new kind, so the number is the record's format version (D-5).
-See docs/STORAGE.md, "Records".
+See docs/explanation/storage.md, "Records".
 """
 
 from __future__ import annotations

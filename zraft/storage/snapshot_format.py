@@ -2,7 +2,8 @@
 
 A snapshot is a plain MessagePack stream: one map, then for each block an array `[1, number, size, crc, data]` whose data is
 zstd, then one array `[2, blocks, items, zxid, bytes, digest, crc]`. All checksums but the header's are CRC-32C seeded with
-the snapshot's random id, so bytes of another snapshot never pass for this one's. See docs/STORAGE.md, "Snapshots".
+the snapshot's random id, so bytes of another snapshot never pass for this one's. See docs/explanation/storage.md,
+"Snapshots".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `<data>/groups/<id>/snap/<index>-<term>.snap`, both in 16 hexadecimal digits, so that names sort by index. A
 file is written under a name ending in `.tmp`, fsynced, renamed, and its directory fsynced: a name that ends in
-`.snap` is a whole snapshot, or the disk is damaged. Layout: `zraft.storage.snapshot_format` and docs/STORAGE.md.
+`.snap` is a whole snapshot, or the disk is damaged. Layout: `zraft.storage.snapshot_format` and docs/explanation/storage.md.
 """
 
 from __future__ import annotations

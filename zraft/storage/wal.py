@@ -1,6 +1,6 @@
 """The write-ahead log of a server: one for all its groups, one fsync per append (D-10, D-13).
 
-See docs/STORAGE.md for the files. Nothing is overwritten: a truncation is a record, and what a crash tore
+See docs/explanation/storage.md for the files. Nothing is overwritten: a truncation is a record, and what a crash tore
 off is cut, never written over.
 """
 

@@ -1,7 +1,7 @@
 """Servers inside a test: started in milliseconds in the test's own process, killed, paused and cut off from each other.
 
 `TestServer` is one server, `TestCluster` several; both are context managers. Pytest finds the fixtures `zraft_server` and
-`zraft_cluster` by itself (`zraft.testing.plugin`). docs/TESTING-WITH-ZRAFT.md shows how to use them.
+`zraft_cluster` by itself (`zraft.testing.plugin`). docs/how-to/testing-with-zraft.md shows how to use them.
 
 The names are imported when they are used: pytest imports this package in every project where zraft is installed.
 """

@@ -18,7 +18,7 @@ SCOPES: Final = ("session", "function")
 
 _MARKER: Final = (
     "zraft(servers=3, own_server=False, settings=None): how many servers zraft_cluster has, whether zraft_server is for "
-    "this test alone, and settings by the names of zraft's docs/CONFIGURATION.md, which make it so, too"
+    "this test alone, and settings by the names of zraft's docs/reference/configuration.md, which make it so, too"
 )
 
 

@@ -56,7 +56,7 @@ EXPIRE_AGAIN_S: Final = 0.1
 """The time after which the end of a session is proposed again, if it did not come."""
 SERVERS_MAX: Final = 9
 DICTIONARIES: Final = "/zraft/dictionaries"
-"""The directory of the dictionaries of `zraft_client` (docs/PROTOCOL-NATIVE.md)."""
+"""The directory of the dictionaries of `zraft_client` (docs/reference/protocol-native.md)."""
 CLEANING_ROUNDS: Final = 5
 """How often what a test left is looked for and removed, while its clients may still create more."""
 
@@ -538,7 +538,7 @@ class TestServer(_Servers):
     thread of its own, so a call that blocks for some milliseconds holds up no server.
 
     Args:
-        settings: settings of the server, by the names of docs/CONFIGURATION.md, such as `{"tick_time_ms": 100}`.
+        settings: settings of the server, by the names of docs/reference/configuration.md, such as `{"tick_time_ms": 100}`.
     """
 
     __test__ = False  # no class of tests for pytest
@@ -582,7 +582,7 @@ class TestCluster(_Servers):
 
     Args:
         servers: how many, 1 to 9.
-        settings: settings of every server, by the names of docs/CONFIGURATION.md.
+        settings: settings of every server, by the names of docs/reference/configuration.md.
     """
 
     __test__ = False  # no class of tests for pytest

@@ -2,7 +2,7 @@
 
 Pure.
 
-docs/TOPICS.md, "Formats".
+docs/explanation/topics.md, "Formats".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The image of a partition's group as bytes: the partition, the claims on it, and where its deliveries end. Pure.
 
-docs/TOPICS.md, "Formats".
+docs/explanation/topics.md, "Formats".
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Values go in; commands, messages and replies come out.
 
 Everything here may be lost at any moment. A new leader is made from the state, after an entry of its own term was applied,
-and goes on where the last one was: it says again all that is pending (docs/TOPICS.md, "The leader"). Time is in ticks.
+and goes on where the last one was: it says again all that is pending (docs/explanation/topics.md, "The leader"). Time is in
+ticks.
 """
 
 from __future__ import annotations

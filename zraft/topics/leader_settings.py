@@ -32,7 +32,7 @@ class LeaderSettings:
 
     `inline_bytes_max`: payloads up to this go with the first PROPOSE, larger ones by their digest. `pending_max`,
     `pending_bytes_max`: at this START is answered BUSY. `awaited_max`: the same for messages to a group of which so many
-    proposals are awaited, so that one that is down cannot fill the others (the convoy of docs/TOPICS.md).
+    proposals are awaited, so that one that is down cannot fill the others (the convoy of docs/explanation/topics.md).
     `staged_bytes_max`: payloads that wait for their rounds; the oldest undecided message of a producer is always taken, so
     that none waits for room for ever.
     `started_max`, `started_bytes_max`: STARTs in the log that are not applied yet, and their payloads.

@@ -1,7 +1,7 @@
 """The replicated state of one partition of a topic: a pure function of its group's committed log.
 
-Stamps are proposed and fixed by commands (docs/TOPICS.md, "The state of a group"). Nothing here knows of leaders, messages
-between groups, clocks or disks: what follows from a batch comes back as `Applied`.
+Stamps are proposed and fixed by commands (docs/explanation/topics.md, "The state of a group"). Nothing here knows of
+leaders, messages between groups, clocks or disks: what follows from a batch comes back as `Applied`.
 """
 
 from __future__ import annotations

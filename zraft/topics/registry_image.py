@@ -1,7 +1,7 @@
 """The registry as bytes: pieces of a snapshot, each a few hundred items, so that writing and reading come in steps. Pure.
 
-docs/TOPICS.md, "Formats". Everything stands in one order, so that equal states have equal bytes; what follows from the
-rest is not in it, and neither are the limits, which are settings.
+docs/explanation/topics.md, "Formats". Everything stands in one order, so that equal states have equal bytes; what follows
+from the rest is not in it, and neither are the limits, which are settings.
 """
 
 from __future__ import annotations

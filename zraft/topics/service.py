@@ -32,7 +32,7 @@ class Fetched:
 
     `deliveries` are (offset, stamp, message as `encode_message` packs it). `first` is the offset at which the log begins,
     `next` the one to ask for next, `end` that after the last delivery. Whatever is delivered at `next` or later has a stamp
-    above `frontier` (docs/TOPICS.md, "Merged order").
+    above `frontier` (docs/explanation/topics.md, "Merged order").
     """
 
     group: GroupId

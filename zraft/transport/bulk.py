@@ -11,7 +11,7 @@ ends draw a salt, so that neither side's recording opens anything again (D-6)::
     D -> A   an empty frame under the keys of this connection                 D is proved: salt A is in them
     ...      frames, both ways
 
-Layouts: docs/PROTOCOL-PEERS.md, "Streams".
+Layouts: docs/reference/protocol-peers.md, "Streams".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One peer message as bytes: a MessagePack array `[kind, field, ...]`. Pure.
 
-The layouts are written down in docs/PROTOCOL-PEERS.md, "Messages". Decoding trusts nothing: whatever the
+The layouts are written down in docs/reference/protocol-peers.md, "Messages". Decoding trusts nothing: whatever the
 bytes are, the answer is a well-typed message or a `ProtocolError`. That a message makes sense (its term,
 its place in the log) is for Raft to judge; that it is *well-formed* is judged here, so that the assertions
 of the inner layers can never be tripped by a peer.

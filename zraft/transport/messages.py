@@ -154,7 +154,7 @@ class Verdict:
 
 @frozen
 class SharedHeartbeat:
-    """One server to another, for all groups that the one leads and the other follows (docs/GROUPS.md).
+    """One server to another, for all groups that the one leads and the other follows (docs/explanation/groups.md).
 
     The sender leads all groups of the cover `epoch`: those of all `items` of the epoch that this server agreed to. An
     item is (group, term, index): the sender leads it in `term`, and the receiver's log, which it knows to match its own
@@ -222,7 +222,10 @@ class DeliveryListRequest:
 
 @frozen
 class DeliveryList:
-    """The leader's delivery segments, at least up to where its snapshot `id` stands: a manifest (docs/STORAGE.md)."""
+    """The leader's delivery segments, at least up to where its snapshot `id` stands: a manifest.
+
+    Source: docs/explanation/storage.md.
+    """
 
     group: GroupId
     id: bytes

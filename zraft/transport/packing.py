@@ -2,7 +2,7 @@
 
 A body starts with its kind. WHOLE: an array of messages. FRAGMENT: a part of one message too large for a
 datagram. A message that loses a fragment is dropped, as if its only datagram had been lost; Raft repeats it.
-Layouts: docs/PROTOCOL-PEERS.md, "Bodies".
+Layouts: docs/reference/protocol-peers.md, "Bodies".
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ associated data, so that nothing recorded can be played to the receiver's next r
 
 Hellos, which introduce the salts, carry nothing secret and are authenticated by HMAC-SHA256: a MAC needs no
 nonce, so there is none to repeat. The exchange of hellos is `zraft.transport.handshake`.
-Layouts: docs/PROTOCOL-PEERS.md. HKDF is RFC 5869, AES-GCM is NIST SP 800-38D.
+Layouts: docs/reference/protocol-peers.md. HKDF is RFC 5869, AES-GCM is NIST SP 800-38D.
 """
 
 from __future__ import annotations

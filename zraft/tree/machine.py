@@ -103,7 +103,7 @@ class Machine:
     - `log_time`, `wall_time`: of the current entry, milliseconds (D-12);
     - `index`, `term`: of the current entry;
     - `members`: who is to belong to the cluster (`zraft.tree.members`), {} until it was written down;
-    - `registry`: producers, topics and groups (docs/TOPICS.md), empty before feature level 4;
+    - `registry`: producers, topics and groups (docs/explanation/topics.md), empty before feature level 4;
     - `feature_level`: in force (`zraft.config.features`); whoever sets it raises it;
     - `digests`: the newest (index, digest as of after that entry), noted when the entry after it begins (D-26);
     - `image_writer`: the one that is open, if any;

@@ -2,7 +2,7 @@
 
 Pure.
 
-Every message is a frozen value under a key of its own; only its writer writes it. `docs/BENCHMARKING.md` has
+Every message is a frozen value under a key of its own; only its writer writes it. `docs/how-to/benchmarking.md` has
 the sequence.
 """
 

@@ -1,4 +1,6 @@
-"""Consuming topics together: Marshal's library, on claims that the partitions themselves decide (docs/CLAIMS.md).
+"""Consuming topics together: Marshal's library, on claims that the partitions themselves decide.
+
+Source: docs/explanation/claims.md.
 
 `Marshaler` looks and administers, `Consumer` consumes. Both reach the service through a `ClaimsPort`.
 """

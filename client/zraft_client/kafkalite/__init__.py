@@ -1,4 +1,4 @@
-"""Kafka Lite's client calls on a topic of the cluster (docs/KAFKALITE.md).
+"""Kafka Lite's client calls on a topic of the cluster (docs/ancestors/kafkalite.md).
 
 Programs begin with `mount_producer` and `mount_consumer_group`.
 """

@@ -1,4 +1,6 @@
-"""Topics for programs: producers, consumers, one order over all partitions (docs/TOPICS.md, docs/CLIENT.md).
+"""Topics for programs: producers, consumers, one order over all partitions.
+
+docs/reference/client.md shows how to use them, and docs/explanation/topics.md has the promises.
 
 Start with `Topics` over a `Client`; `BlockingTopics` is the same for threads.
 """

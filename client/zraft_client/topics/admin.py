@@ -222,7 +222,10 @@ class Topics:
         return Consumer(self.directory, what, **options)
 
     def claims_port(self, **options: Any) -> TopicsPort:
-        """Return what `zraft_client.claims.Marshaler` needs: consumers that share partitions (docs/CLAIMS.md)."""
+        """Return what `zraft_client.claims.Marshaler` needs: consumers that share partitions.
+
+        Source: docs/explanation/claims.md.
+        """
         return TopicsPort(self.directory, **options)
 
     def merged(self, topic: str, **options: Any) -> MergedConsumer:

@@ -1,4 +1,4 @@
-"""Requests about topics as maps, and their answers as values. Pure; docs/PROTOCOL-NATIVE.md, "Topics"."""
+"""Requests about topics as maps, and their answers as values. Pure; docs/reference/protocol-native.md, "Topics"."""
 
 from __future__ import annotations
 

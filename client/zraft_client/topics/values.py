@@ -16,7 +16,7 @@ from zraft_core.topics.stamps import MessageId, Stamp
 
 FEATURES_OF_ROUNDS: Final = 5
 FEATURES_OF_RECORDS: Final = 6
-"""docs/UPGRADES.md, "Feature levels"."""
+"""docs/how-to/upgrades.md, "Feature levels"."""
 
 
 @frozen

@@ -1,6 +1,7 @@
 """Commands, answers and views as bytes: MessagePack arrays [FORMAT, kind, fields].
 
-Layout and kinds: docs/CLAIMS.md, "Bytes". Whatever the bytes are, decoding gives a value or raises `ProtocolError`.
+Layout and kinds: docs/explanation/claims.md, "Bytes". Whatever the bytes are, decoding gives a value or raises
+`ProtocolError`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Record batches, format v2 of Apache Kafka: the payload of a message that holds several records.
 
-The format is described in Kafka's documentation, "Message Format", and in docs/TOPICS.md, "Formats".
+The format is described in Kafka's documentation, "Message Format", and in docs/explanation/topics.md, "Formats".
 """
 
 from zraft_core.records.batch import (

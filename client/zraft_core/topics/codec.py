@@ -1,7 +1,7 @@
 """Bytes of what groups log and of what leaders say to each other. Pure.
 
-The forms of fields are in `zraft_core.topics.forms`. docs/TOPICS.md, "Formats". A batch is one entry's payload; a
-bundle is what goes to one group in one turn.
+The forms of fields are in `zraft_core.topics.forms`. docs/explanation/topics.md, "Formats". A batch is one entry's payload;
+a bundle is what goes to one group in one turn.
 """
 
 from __future__ import annotations

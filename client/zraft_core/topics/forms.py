@@ -1,7 +1,7 @@
 """The forms of topics' values: what stands in which field of entries, messages between groups, snapshots. Pure.
 
-Formats are written down in docs/TOPICS.md, "Formats". Messages and proposals, of which there are most, have a short way
-beside their forms.
+Formats are written down in docs/explanation/topics.md, "Formats". Messages and proposals, of which there are most, have a
+short way beside their forms.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class Message:
 
 
 def as_fields(message: Message) -> list[object]:
-    """Return a message as the array that is stored and sent (docs/TOPICS.md, "Formats")."""
+    """Return a message as the array that is stored and sent (docs/explanation/topics.md, "Formats")."""
     after, condition = message.after, message.condition
     fields: list[object] = [
         message.mid,

@@ -6,7 +6,7 @@ A message is sent until every destination has answered for good. Only then its n
 forget it (D-8b); until then a repeat is recognised wherever it arrives.
 
 An *ordered* message comes behind all that was sent before. Where no partition alone keeps it there, it is staged at its
-destinations, and a round puts it in order together with what else is staged by then (docs/TOPICS.md, "Rounds").
+destinations, and a round puts it in order together with what else is staged by then (docs/explanation/topics.md, "Rounds").
 """
 
 from __future__ import annotations

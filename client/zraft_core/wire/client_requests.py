@@ -1,7 +1,7 @@
 """Requests of a ZooKeeper client, one frozen value per operation that `ZkClientCodec.ask` encodes.
 
 A request knows its opcode, its body, and how to read its answer; record formats as in
-docs/PROTOCOL-ZOOKEEPER.md, where this server lacks the operation, in ZooKeeper's `zookeeper.jute`.
+docs/reference/protocol-zookeeper.md, where this server lacks the operation, in ZooKeeper's `zookeeper.jute`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A dictionary is the directory /zraft/dictionaries/NAME, an entry one child of it, whose data is the MessagePack array
 [key, value]. Keys are those of a Python dict: what compares equal there is one entry here. Values are any MessagePack
-value and never looked into. docs/PROTOCOL-NATIVE.md, "Dictionaries", has the rules; they are those of stored data, so
-none of them can be changed.
+value and never looked into. docs/reference/protocol-native.md, "Dictionaries", has the rules; they are those of stored
+data, so none of them can be changed.
 """
 
 from __future__ import annotations

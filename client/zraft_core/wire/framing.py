@@ -1,7 +1,7 @@
 """Framing of a client's byte stream: a 4-byte big-endian length and that many bytes.
 
 The first four bytes of a connection may be a four-letter word instead of a length; nothing later may.
-See docs/PROTOCOL-ZOOKEEPER.md, "Frames".
+See docs/reference/protocol-zookeeper.md, "Frames".
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Pure.
 A server has one port here, for clients and servers alike. Of the three that ZooKeeper's strings name, it is the
 client port if there is one, else the first; the host is the server's own, since a client address is often 0.0.0.0.
 
-Source: ZooKeeper's guide to dynamic reconfiguration; docs/PROTOCOL-ZOOKEEPER.md.
+Source: ZooKeeper's guide to dynamic reconfiguration; docs/reference/protocol-zookeeper.md.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class Violation:
 
     Attributes:
         rule: "S1" to "S22".
-        promise: which of the rule's checks, as docs/AUDITS.md lists them.
+        promise: which of the rule's checks, as docs/explanation/audits.md lists them.
         subject: what it is about, in words: a term, a session's number, a message, a claim.
         server: that wrote the evidence; None if it is nobody's alone. Of a peer's or client's record it is None.
         group: Raft group, 0 for the coordination group.

@@ -5,7 +5,7 @@
     register(spark)
     spark.read.format("zraft").option("table", "commands").load("/var/lib/zraft")
 
-Docs: docs/DATA-SOURCE.md.
+Docs: docs/reference/data-source.md.
 """
 
 from __future__ import annotations

@@ -12,7 +12,9 @@ from onyxlog.audits.tables.table import Table
 
 @frozen(kw_only=True)
 class ClaimRow(Placed):
-    """One command about claims (docs/CLAIMS.md, "Bytes"); who owns what follows from all of them in order of `position`.
+    """One command about claims; who owns what follows from all of them in order of `position`.
+
+    Source: docs/explanation/claims.md, "Bytes".
 
     Attributes:
         kind: `claim_partition`, `claim_messages`, `heartbeat`, `commit`, `commit_ranges`, `commit_batch`, `release`,

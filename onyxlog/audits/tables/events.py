@@ -12,7 +12,7 @@ from onyxlog.audits.tables.table import Table
 
 @frozen(kw_only=True)
 class EventRow(Placed):
-    """One line of a server's journal (docs/STORAGE.md, "Journal").
+    """One line of a server's journal (docs/explanation/storage.md, "Journal").
 
     Attributes:
         boot: how often the directory was opened: an incarnation of the server.

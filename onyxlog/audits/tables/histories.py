@@ -1,4 +1,4 @@
-"""Table `histories`: what clients of real servers recorded (docs/TESTING.md, "Recorded histories")."""
+"""Table `histories`: what clients of real servers recorded (docs/explanation/testing.md, "Recorded histories")."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from onyxlog.audits.tables.table import Table
 
 @frozen(kw_only=True)
 class MulticastRow(Placed):
-    """One command of a partition's entry (docs/TOPICS.md, "Formats").
+    """One command of a partition's entry (docs/explanation/topics.md, "Formats").
 
     Attributes:
         kind: `start`, `stage`, `remote`, `advance`, `settled`, `view_changed` or `seek`.

@@ -1,4 +1,4 @@
-"""The znodes of a tenancy: paths and names, and the parameters' bytes. Pure; docs/ONYXLOG.md, "The log"."""
+"""The znodes of a tenancy: paths and names, and the parameters' bytes. Pure; docs/explanation/onyxlog.md, "The log"."""
 
 from __future__ import annotations
 

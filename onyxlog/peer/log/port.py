@@ -1,4 +1,4 @@
-"""Interface of the log to a peer; docs/ONYXLOG.md describes the znodes below it.
+"""Interface of the log to a peer; docs/explanation/onyxlog.md describes the znodes below it.
 
 There are three implementations: over zraft's own protocol (tail subscription, exactly-once append, truncation
 with the origin in one step, wills); over any ZooKeeper's protocol (a watch on the next entry), which is

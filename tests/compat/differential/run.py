@@ -111,7 +111,7 @@ def _without_hidden(
 ) -> list[Observed]:
     """`theirs` without the events that ZooKeeper sends after setWatches about znodes that the session may not read.
 
-    zraft hides those as it hides all others (docs/COMPATIBILITY.md). Both are asked whether it is so.
+    zraft hides those as it hides all others (docs/reference/compatibility.md). Both are asked whether it is so.
     """
     events = Counter((e.type, e.path) for e in ours if isinstance(e, Event))
     kept: list[Observed] = []

@@ -59,7 +59,7 @@ TIMEOUTS_MS: Final = (30_000, 40_000, 25_000)
 """Long ones: nothing may expire while the slower side catches up."""
 
 CONFIG: Final = "/zookeeper/config"
-"""Not read: ZooKeeper shows its addresses there, zraft leaves it empty (docs/COMPATIBILITY.md)."""
+"""Not read: ZooKeeper shows its addresses there, zraft leaves it empty (docs/reference/compatibility.md)."""
 NAMES: Final = ("a", "b", "c", "é√", "with blank")
 SPECIAL_PATHS: Final = ("/", "/zookeeper", "/zookeeper/quota", CONFIG, "")
 INVALID_PATHS: Final = (

@@ -1,4 +1,4 @@
-"""Tests of kazoo's suite that do not pass, and why; `docs/COMPATIBILITY.md` shows the same to users."""
+"""Tests of kazoo's suite that do not pass, and why; `docs/reference/compatibility.md` shows the same to users."""
 
 from __future__ import annotations
 

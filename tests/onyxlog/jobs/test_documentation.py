@@ -1,4 +1,4 @@
-"""What docs/ONYXLOG.md says of jobs is so: its example can run, and its tables name all that there is."""
+"""What docs/explanation/onyxlog.md says of jobs is so: its example can run, and its tables name all that there is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from onyxlog.jobs.validation import check
 from onyxlog.jobs.windows import WindowType
 from onyxlog.plugins.plugin import INPUTS, OUTPUTS
 
-TEXT = (Path(__file__).parents[3] / "docs" / "ONYXLOG.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[3] / "docs" / "explanation" / "onyxlog.md").read_text(encoding="utf-8")
 JOBS = TEXT[TEXT.index("\n## Jobs\n") : TEXT.index("\n## Running tasks\n")]
 
 

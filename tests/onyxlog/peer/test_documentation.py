@@ -1,4 +1,4 @@
-"""The programs of docs/ONYXLOG.md, "From Python", run; its tables name what there is."""
+"""The programs of docs/explanation/onyxlog.md, "From Python", run; its tables name what there is."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onyxlog.peer.idle_runner import run_nothing
 from onyxlog.peer.log import native as native_log
 from tests.onyxlog.simulation.memory_log import MemoryLog
 
-DOCUMENT = (Path(__file__).parents[3] / "docs" / "ONYXLOG.md").read_text(encoding="utf-8")
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "explanation" / "onyxlog.md").read_text(encoding="utf-8")
 
 
 def section(title: str) -> str:
@@ -27,7 +27,7 @@ def test_the_program_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     log = MemoryLog()
     monkeypatch.setattr(native_log, "native_ports", lambda *_: log.opened)
     scope: dict[str, Any] = {"__name__": "program"}
-    exec(compile(program, "docs/ONYXLOG.md", "exec"), scope)
+    exec(compile(program, "docs/explanation/onyxlog.md", "exec"), scope)
     assert "SubmitJob" in capsys.readouterr().out
     assert not log.ports, "everything is closed"
     assert log.first > 0

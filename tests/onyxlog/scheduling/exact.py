@@ -1,4 +1,7 @@
-"""Answers by plain search, and divisions word by word as docs/ONYXLOG.md gives them: what fast code is compared with."""
+"""Answers by plain search, and divisions word by word as the document gives them: what fast code is compared with.
+
+Source: docs/explanation/onyxlog.md.
+"""
 
 from __future__ import annotations
 

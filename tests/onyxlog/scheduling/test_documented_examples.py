@@ -1,4 +1,4 @@
-"""The tables of examples in docs/ONYXLOG.md are what the schedulers do."""
+"""The tables of examples in docs/explanation/onyxlog.md are what the schedulers do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onyxlog.scheduling.reconfigure import reconfigure
 from onyxlog.scheduling.requirements import JobScheduler
 from tests.onyxlog.scheduling.builders import job, job_counts, problem, workers
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "ONYXLOG.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "explanation" / "onyxlog.md"
 WORKERS = 10
 HEADER = "| jobs | greedy | balanced | percentage |"
 

@@ -1,4 +1,4 @@
-"""Greedy, balanced and percentage, by examples; docs/ONYXLOG.md, "Scheduling", has them too."""
+"""Greedy, balanced and percentage, by examples; docs/explanation/onyxlog.md, "Scheduling", has them too."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Simulated consumers on simulated partitions: many seeds, checkers, planted bugs (docs/CLAIMS.md)."""
+"""Simulated consumers on simulated partitions: many seeds, checkers, planted bugs (docs/explanation/claims.md)."""

@@ -1,6 +1,6 @@
 """Bugs planted into claims, each of which the simulation must notice.
 
-First Marshal's own, by their numbers in docs/CLAIMS.md.
+First Marshal's own, by their numbers in docs/explanation/claims.md.
 """
 
 from __future__ import annotations

@@ -266,7 +266,10 @@ class Simulation:
                     self.faults += 1
 
     def _demand_owners(self) -> None:
-        """Every partition is claimed by somebody who lives, within the bound (docs/CLAIMS.md, "How long it takes")."""
+        """Every partition is claimed by somebody who lives, within the bound.
+
+        Source: docs/explanation/claims.md, "How long it takes".
+        """
         profile = self.profile
         slow = 1 / (1 - profile.clock_rate)
         fewest = min(sum(p.group is group for p in self._alive()) for group in profile.groups)

@@ -99,7 +99,7 @@ class GroupsDisk(ServerDisk):
         """What is left of a group that is gone."""
         store = self._stores.pop(group, None)
         for info in store.infos if store is not None else ():
-            # Durable before the log may lose the word of the group's end (docs/GROUPS.md).
+            # Durable before the log may lose the word of the group's end (docs/explanation/groups.md).
             self.disk.unlink(info.path)
             self.disk.fsync_directory(info.path.rpartition("/")[0])
 

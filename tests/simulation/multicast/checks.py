@@ -1,6 +1,6 @@
 """What atomic multicast promises, judged from the histories of a run. Knows nothing of how it is done.
 
-docs/TOPICS.md, "Promises", has them by the same names.
+docs/explanation/topics.md, "Promises", has them by the same names.
 """
 
 from __future__ import annotations

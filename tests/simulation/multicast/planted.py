@@ -1,6 +1,6 @@
 """Bugs planted into the shipped decisions of atomic multicast, each of which the checks must notice.
 
-Each takes one rule back (docs/RULES.md, D-8, D-9, D-17, D-18) or makes one mistake that a release could make.
+Each takes one rule back (docs/explanation/rules.md, D-8, D-9, D-17, D-18) or makes one mistake that a release could make.
 """
 
 from __future__ import annotations

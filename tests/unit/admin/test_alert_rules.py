@@ -71,10 +71,10 @@ def test_every_alert_is_tested_and_documented_and_no_other() -> None:
         re.findall(r"""alertname="(\w+)", ?|alertname="(\w+)"}""", TESTS.read_text(encoding="utf-8"))
     )
     assert {one or other for one, other in tested} == alerts
-    document = (ROOT / "docs" / "OPERATIONS.md").read_text(encoding="utf-8")
+    document = (ROOT / "docs" / "how-to" / "operations.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^#+ (Zraft\w+)$", document, re.MULTILINE)) == alerts
     anchors = re.findall(
-        r"runbook: docs/OPERATIONS\.md#(\w+)$", RULES.read_text(encoding="utf-8"), re.MULTILINE
+        r"runbook: docs/how-to/operations\.md#(\w+)$", RULES.read_text(encoding="utf-8"), re.MULTILINE
     )
     assert anchors == [alert.lower() for alert in rules()]
 

@@ -1,4 +1,7 @@
-"""Who gets a partition, or a range of it (M-3, M-5, M-6, M-9), and Marshal's flaws about that (docs/CLAIMS.md)."""
+"""Who gets a partition, or a range of it (M-3, M-5, M-6, M-9), and Marshal's flaws about that.
+
+Source: docs/explanation/claims.md.
+"""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_samples_are_of_every_kind() -> None:
 
 
 def test_the_bytes_are_as_documented() -> None:
-    """docs/CLAIMS.md, "Bytes": a change needs a new format."""
+    """docs/explanation/claims.md, "Bytes": a change needs a new format."""
     assert codec.encode_command(Heartbeat("g", 7, 4, 12)) == bytes.fromhex("93010294a16707040c")
     ranges = CommitRanges("g", 7, 12, ((13, 14), (20, 30)))
     assert msgpack.unpackb(codec.encode_command(ranges)) == [1, 10, ["g", 7, 12, [[13, 14], [20, 30]]]]

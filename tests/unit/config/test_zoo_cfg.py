@@ -594,7 +594,7 @@ def test_every_variable_stands_for_a_known_key() -> None:
 
 
 def test_every_mapped_key_and_variable_is_in_the_migration_guide() -> None:
-    guide = (REPOSITORY / "docs" / "MIGRATION.md").read_text(encoding="utf-8")
+    guide = (REPOSITORY / "docs" / "how-to" / "migration.md").read_text(encoding="utf-8")
     mapped = [key.name for key in KEYS.values() if key.effect is Effect.MAPPED]
     missing = [name for name in [*mapped, *KEY_OF] if f"`{name}`" not in guide]
     assert not missing

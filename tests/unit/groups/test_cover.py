@@ -1,4 +1,4 @@
-"""Shared heartbeats between two servers: what is said, repeated, believed and forgotten (docs/GROUPS.md)."""
+"""Shared heartbeats between two servers: what is said, repeated, believed and forgotten (docs/explanation/groups.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators' requests and answers as bytes; docs/PROTOCOL-PEERS.md, "Operators"."""
+"""Operators' requests and answers as bytes; docs/reference/protocol-peers.md, "Operators"."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def test_what_is_no_request_at_all_cannot_be_answered(data: bytes) -> None:
 
 
 def test_the_layout_on_the_wire_is_the_documented_one() -> None:
-    """docs/PROTOCOL-PEERS.md has these."""
+    """docs/reference/protocol-peers.md has these."""
     assert msgpack.unpackb(encode_request(1, MemberAdd(4, "a:1"))) == {  # type: ignore[arg-type]
         "id": 1,
         "op": "member.add",

@@ -1,4 +1,4 @@
-"""ACLs of topics and consumers: what each native request takes, and when it is judged (docs/SECURITY.md)."""
+"""ACLs of topics and consumers: what each native request takes, and when it is judged (docs/how-to/security.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paths of a write and of a message, as docs/ARCHITECTURE.md tells them, are those that a server takes."""
+"""The paths of a write and of a message, as docs/explanation/architecture.md tells them, are those that a server takes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zraft_client import Client
 from zraft_client.topics import Topics
 from zraft_core.znodes.txn import CREATE
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "ARCHITECTURE.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "explanation" / "architecture.md"
 ROW = re.compile(r"^\| (\d+) \| `([\w.]+)` \| `([\w.]+)` \|", re.MULTILINE)
 TRIES = 20
 

@@ -1,8 +1,9 @@
 """Bounds what a write of one client, and of many, costs three servers: by counts, not by time.
 
-docs/ARCHITECTURE.md tells the path; here is how often it wakes somebody. Each server syncs its log itself, as on a fast
-disk, so that what a thread does is counted, too, and no disk is waited for. The servers' clock stands still meanwhile, so
-that heartbeats, and what else comes with time, are not counted: on a slow machine there are more of them per write.
+docs/explanation/architecture.md tells the path; here is how often it wakes somebody. Each server syncs its log itself, as
+on a fast disk, so that what a thread does is counted, too, and no disk is waited for. The servers' clock stands still
+meanwhile, so that heartbeats, and what else comes with time, are not counted: on a slow machine there are more of them per
+write.
 """
 
 from __future__ import annotations

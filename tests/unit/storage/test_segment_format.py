@@ -1,4 +1,4 @@
-"""The bytes of a segment, checked by hand and read without our own code (docs/STORAGE.md)."""
+"""The bytes of a segment, checked by hand and read without our own code (docs/explanation/storage.md)."""
 
 from __future__ import annotations
 

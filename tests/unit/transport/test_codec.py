@@ -1,4 +1,4 @@
-"""Messages to bytes and back; docs/PROTOCOL-PEERS.md, "Messages"."""
+"""Messages to bytes and back; docs/reference/protocol-peers.md, "Messages"."""
 
 from __future__ import annotations
 
@@ -420,7 +420,7 @@ def test_a_message_of_a_newer_release_costs_only_itself() -> None:
 
 
 def test_the_layout_on_the_wire_is_the_documented_one() -> None:
-    """docs/PROTOCOL-PEERS.md has these bytes; servers of different releases talk to each other (D-5)."""
+    """docs/reference/protocol-peers.md has these bytes; servers of different releases talk to each other (D-5)."""
     append = AppendEntries(
         COORDINATION_GROUP,
         5,

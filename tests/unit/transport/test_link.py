@@ -247,7 +247,7 @@ STEPS = [(KEY,), (KEY, OTHER_KEY), (OTHER_KEY, KEY), (OTHER_KEY,)]
 @pytest.mark.parametrize("step", range(3))
 @pytest.mark.parametrize("swap", [False, True])
 def test_servers_one_step_apart_in_a_key_rotation_understand_each_other(step: int, swap: bool) -> None:
-    """docs/PROTOCOL-PEERS.md, "Changing the key": restart one server after the other, three times over."""
+    """docs/reference/protocol-peers.md, "Changing the key": restart one server after the other, three times over."""
     old, new = STEPS[step], STEPS[step + 1]
     if swap:
         old, new = new, old

@@ -1,4 +1,4 @@
-"""Bodies: many messages in one, one message over many; docs/PROTOCOL-PEERS.md, "Bodies"."""
+"""Bodies: many messages in one, one message over many; docs/reference/protocol-peers.md, "Bodies"."""
 
 from __future__ import annotations
 

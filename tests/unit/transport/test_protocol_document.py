@@ -1,4 +1,4 @@
-"""The worked example of docs/PROTOCOL-PEERS.md is what the code does, byte for byte.
+"""The worked example of docs/reference/protocol-peers.md is what the code does, byte for byte.
 
 These bytes are also the golden sample of datagram format 1: if this test fails, running servers of the last
 release will not understand this one (D-5), and the change needs a new format number, not a new example.
@@ -27,7 +27,7 @@ from zraft.transport.messages import Sender
 from zraft.transport.sealing import CHALLENGE_BYTES, HELLO_BYTES, SALT_BYTES, SEAL_BYTES
 from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "PROTOCOL-PEERS.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "protocol-peers.md"
 A, B = ServerId(1), ServerId(2)
 KEY = ClusterKey(bytes(range(32)))
 

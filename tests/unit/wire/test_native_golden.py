@@ -1,4 +1,7 @@
-"""The native protocol's bytes, as they stand in docs/PROTOCOL-NATIVE.md: a client of another language relies on each."""
+"""The native protocol's bytes, as they stand in its document: a client of another language relies on each.
+
+Source: docs/reference/protocol-native.md.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from zraft_core.wire.native.topic_results import ReplicaRefusal
 from zraft_core.wire.native.zatt import decode_one_shot
 from zraft_core.znodes.txn import ADD, CREATE2, DELETE, MULTI, PUT, SET_DATA
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "PROTOCOL-NATIVE.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "protocol-native.md"
 ZXID = 0x1_0000_0005
 STAT = (ZXID, ZXID + 1, 3, 4, 5, 6, 7, 8, 9, 10, 11)
 

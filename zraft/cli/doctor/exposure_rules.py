@@ -59,7 +59,7 @@ def files(sights: Sights) -> Iterator[Finding]:
                 path,
                 f"Mode {mode:04o}: {who.lower()} has access.",
                 "It holds a key, passwords or all data, for whoever can read it.",
-                f"`chmod go= {path}`; if others may have read it, replace what is in it (docs/SECURITY.md).",
+                f"`chmod go= {path}`; if others may have read it, replace what is in it (docs/how-to/security.md).",
             )
 
 
@@ -75,7 +75,7 @@ def transport(sights: Sights) -> Iterator[Finding]:
             server.name,
             "It takes plain text from clients" + (" beside TLS." if server.tls else ", and speaks no TLS."),
             "Whoever is on the network reads data and passwords, and changes them.",
-            f"{do} (docs/SECURITY.md).",
+            f"{do} (docs/how-to/security.md).",
         )
 
 
@@ -167,7 +167,7 @@ def access(sights: Sights) -> Iterator[Finding]:
             CLUSTER,
             "Everybody may read and write topics that have no ACL of their own.",
             "Any client can read what others send, and send what others believe.",
-            "`zraft topic acl set --default …` (docs/SECURITY.md).",
+            "`zraft topic acl set --default …` (docs/how-to/security.md).",
         )
 
 

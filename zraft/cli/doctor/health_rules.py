@@ -259,7 +259,7 @@ def limits(sights: Sights) -> Iterator[Finding]:
                     server.name,
                     f"{count:,.0f} {what} since it started.",
                     "A limit was reached, and clients saw errors.",
-                    "See its log for which limit, and docs/CONFIGURATION.md, section client, for its knob.",
+                    "See its log for which limit, and docs/reference/configuration.md, section client, for its knob.",
                 )
 
 
@@ -288,7 +288,7 @@ def alarms(sights: Sights) -> Iterator[Finding]:
                 server.name,
                 "Its state differs from that of others.",
                 "It may answer clients wrongly.",
-                "Follow docs/RECOVERY.md now, and keep the logs of all servers.",
+                "Follow docs/how-to/recovery.md now, and keep the logs of all servers.",
             )
         failed = (server.number("snapshots_failed_total") or 0) + (
             server.number("groups_snapshots_failed_total") or 0
@@ -365,7 +365,7 @@ def releases(sights: Sights) -> Iterator[Finding]:
             CLUSTER,
             f"The servers have different releases: {', '.join(versions)}.",
             "What the newer ones can do more is off until all can.",
-            "Finish the upgrade, then `zraft settings raise-features` (docs/UPGRADES.md).",
+            "Finish the upgrade, then `zraft settings raise-features` (docs/how-to/upgrades.md).",
         )
 
 

@@ -3,7 +3,7 @@
 The *cover* is a set of (group, term) on both sides. The leaders' server gives it: it offers groups that have
 nothing under way, and withdraws those it no longer leads. The followers' server takes it: it agrees to a
 group only while it follows exactly that leadership, and reports the groups in which this has ended. A
-heartbeat then names only what changed. docs/GROUPS.md argues why this keeps nobody alive who no longer leads,
+heartbeat then names only what changed. docs/explanation/groups.md argues why this keeps nobody alive who no longer leads,
 and confirms nothing that is not so.
 """
 

@@ -1,6 +1,6 @@
 """The shared heartbeats of a server: how its host says and hears that leaders live, for all groups at once. Pure.
 
-docs/GROUPS.md argues what may be said and counted. Methods that take a decision are small, so that tests can
+docs/explanation/groups.md argues what may be said and counted. Methods that take a decision are small, so that tests can
 plant a bug by overriding one.
 """
 

@@ -7,7 +7,7 @@ Connections that are each within their own bound can together hold more than the
 - Beyond a bound, the connections that hold most are closed until an eighth is free again, those of the address that holds
   most first.
 
-Pure: time is handed in. Source: docs/SECURITY.md, "Sums".
+Pure: time is handed in. Source: docs/how-to/security.md, "Sums".
 """
 
 from __future__ import annotations

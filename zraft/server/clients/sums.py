@@ -1,6 +1,6 @@
 """Sums of what all clients of a server hold: who may hold more, who waits for room, and who has to go.
 
-Source: docs/SECURITY.md, "Sums".
+Source: docs/how-to/security.md, "Sums".
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ LOOK_WHETHER_LEAVES_INTERVAL_MS: Final = 50
 
 _WHY_NOT: Final = (
     ", the default beside data of a ZooKeeper: `zraft import` them first, on one server and into an empty directory, see "
-    "docs/MIGRATION.md; to begin with no znodes, set founds=true"
+    "docs/how-to/migration.md; to begin with no znodes, set founds=true"
 )
 
 

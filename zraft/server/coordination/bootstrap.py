@@ -9,7 +9,7 @@ A listed server may be told to found no cluster, for example beside the data of 
 imported yet. It says so by a roster of no servers, and then no roster comes about: the server waits for a
 running cluster that it can join.
 
-Pure. Source: rule D-1 in docs/RULES.md.
+Pure. Source: rule D-1 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

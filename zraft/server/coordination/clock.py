@@ -4,7 +4,7 @@ Silence is judged by the first, because the other servers do not sleep when this
 second nobody ages while this process could not hear them (D-11). Times are in milliseconds. They are handed
 in with each turn and when messages arrive, and never read here.
 
-Pure. Source: rules D-11 and D-14 in docs/RULES.md.
+Pure. Source: rules D-11 and D-14 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 sends a touch report that its leader acknowledges (`zraft.server.coordination.touches`). A leader has contact
 when it sends a round that a quorum answers. Both are moments of this server's own clock (D-14).
 
-Pure. Source: rule D-14 in docs/RULES.md.
+Pure. Source: rule D-14 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ laptop that slept, or a process that was stopped, makes no session older. A sile
 only after a quorum round that began later, and a second look at the table, its end is proposed; the state
 machine then ignores the proposal if the session attached or wrote in between.
 
-Pure. Source: rule D-11 in docs/RULES.md.
+Pure. Source: rule D-11 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ These things are special about it; all else it has in common with every group (`
 server calls `advance`, then `ask_leader` with what clients want, `Leadership.lead` if this server leads, and
 `settle`.
 
-Pure. Source: rules D-1, D-2, D-7, D-11 and D-14 in docs/RULES.md.
+Pure. Source: rules D-1, D-2, D-7, D-11 and D-14 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

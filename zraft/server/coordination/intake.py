@@ -3,7 +3,7 @@
 It starts only when the leader's own first entry is applied: then the rows of the state machine say exactly
 what every earlier leader committed, and nothing remembered from an earlier leadership can be stale.
 
-Pure. Source: rules D-2 and D-3 in docs/RULES.md.
+Pure. Source: rules D-2 and D-3 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

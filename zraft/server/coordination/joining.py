@@ -5,7 +5,7 @@ disk a member, as a learner, and says so. From then on it is brought up to date 
 when the leader promotes it. The list of servers with which it was started may be old, and the leader may not
 be on it: a member that does not lead answers with the list of members, and the disk asks these, too.
 
-Pure. Source: rule D-1 in docs/RULES.md.
+Pure. Source: rule D-1 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

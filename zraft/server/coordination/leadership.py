@@ -4,7 +4,7 @@ Only from then on does the state hold all that earlier leaders committed: rows, 
 exact. Every leadership is a new object, so nothing remembered from an earlier one can be used (D-2, D-11b,
 D-12).
 
-Pure. Source: rules D-2, D-5, D-11 and D-12 in docs/RULES.md.
+Pure. Source: rules D-2, D-5, D-11 and D-12 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A server that has clients is an *origin*. All commands that arrive in one turn o
 numbered (boot, seq), and sent to the leader. Whatever is not yet applied is sent again after a loss or a
 change of leader, byte for byte, so that the state machine can take exactly the next one.
 
-Pure: time is handed in. Source: rule D-2 in docs/RULES.md.
+Pure: time is handed in. Source: rule D-2 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

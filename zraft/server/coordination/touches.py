@@ -5,7 +5,7 @@ server answers a session only while its last *acknowledged* touch is younger tha
 timeout (D-14): then no leader can expire a session whose client was recently answered.
 
 Pure: `now` counts time that the machine slept, `run` only time in which this process ran. Source: rules D-11
-and D-14 in docs/RULES.md.
+and D-14 in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ The shell (`zraft.server.process.node`, or the simulator) feeds messages, client
 and calls `turn` once per turn of its loop; the returned `Effects` say what to send, what to make durable and
 what to write to clients. One turn is one batch: everything that arrived since the last turn goes through the
 log, the network and the state machine together, which is what makes Python fast enough
-(docs/ARCHITECTURE.md).
+(docs/explanation/architecture.md).
 
 Times are milliseconds of a clock that counts sleep (`now`); time in which this process did not run makes no
-session older (`clock`). Rules cited as D-n are in docs/RULES.md.
+session older (`clock`). Rules cited as D-n are in docs/explanation/rules.md.
 """
 
 from __future__ import annotations

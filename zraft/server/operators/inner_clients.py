@@ -28,7 +28,7 @@ from zraft_core.znodes.acl import Acl, Ids
 from zraft_core.znodes.stat import Stat
 
 Message = Mapping[str, Any]
-"""A request or an answer of the native protocol (docs/PROTOCOL-NATIVE.md)."""
+"""A request or an answer of the native protocol (docs/reference/protocol-native.md)."""
 
 UNKNOWN_USERS_PASSWORD_BYTES: Final = 24
 

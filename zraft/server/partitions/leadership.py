@@ -311,7 +311,7 @@ class PartitionLeadership:
         return max(0, min(due)) if due else None
 
     def _expire(self, run_ms: int) -> None:
-        """Expire claims whose owners are silent (docs/CLAIMS.md, rule 4)."""
+        """Expire claims whose owners are silent (docs/explanation/claims.md, rule 4)."""
         claims, expiry = self._machine.claims, self._expiry
         assert claims is not None
         expiry.advance(run_ms - self._aged_at)

@@ -2,7 +2,7 @@
 
 The host of groups (`zraft.groups.host`) replicates; here is what follows from what it applied, and what leaders propose.
 A turn looks at the partitions to which something happened or for which something is due, and at no other. Pure: disks and
-sockets are the owner's. Source: docs/TOPICS.md, "A turn of a group"; rules D-8, D-9, D-12, D-13, D-16.
+sockets are the owner's. Source: docs/explanation/topics.md, "A turn of a group"; rules D-8, D-9, D-12, D-13, D-16.
 """
 
 from __future__ import annotations

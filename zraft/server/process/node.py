@@ -940,8 +940,8 @@ def _refuse_to_wait_alone(fs: FileSystem, config: ServerConfig) -> None:
         raise ConfigError(
             f"founds: is false, the default beside data of a ZooKeeper (version-2), {data} is empty, and there is no other "
             "server whose cluster this one could join. Put ZooKeeper's tree there first: `zraft import --config FILE "
-            "--from HOST:PORT` (docs/MIGRATION.md). Clients would find an empty tree otherwise; to begin with that all "
-            "the same, pass --set founds=true, or write zraft.founds=true into a zoo.cfg"
+            "--from HOST:PORT` (docs/how-to/migration.md). Clients would find an empty tree otherwise; to begin with that "
+            "all the same, pass --set founds=true, or write zraft.founds=true into a zoo.cfg"
         )
 
 

@@ -1,6 +1,6 @@
 """Rejected messages of servers and strangers: counted by reason, and logged now and then.
 
-Nobody is answered (docs/SECURITY.md), so the log is where an operator finds a wrong key or a wrong address.
+Nobody is answered (docs/how-to/security.md), so the log is where an operator finds a wrong key or a wrong address.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A segment is a plain MessagePack stream: one map, then one array per frame, whose last element is the records. Header
 and heads have fixed widths, so that frames are found without a parser, and indices without reading the records.
-Checksums are CRC-32C seeded with the segment's random id. See docs/STORAGE.md, "Delivery segments".
+Checksums are CRC-32C seeded with the segment's random id. See docs/explanation/storage.md, "Delivery segments".
 
 Frames are not fsynced one by one, for the write-ahead log holds what they say until they are. Each says up to which
 offset everything was durable when it was written: that tells what a power failure may take from what it may not.

@@ -2,7 +2,7 @@
 
 It is what a start goes by: a file that it names and that is missing is damage, and one that it does not name is a
 leftover. It is also what a snapshot of the partition lists, so that another server can fetch the files. Bytes:
-docs/STORAGE.md.
+docs/explanation/storage.md.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@
     [ZNODE, path, data|nil, acl number, czxid, mzxid, pzxid, ctime, mtime, version, creates, aversion, whose]
     [ZNODE, ... as above, first]           since feature level 3, of a truncated directory: children below it are hidden
     [GHOST, path, first]                   since feature level 3: there is no such znode, but hidden children of it
-    [REGISTRY, piece]                      since feature level 4: docs/TOPICS.md, "Formats"; all pieces, in their order
+    [REGISTRY, piece]                      since feature level 4, all in order: docs/explanation/topics.md, "Formats"
     [END, znodes, sessions, digest]
 
 The head comes first and the end last; an ACL comes before the first znode that has it, and number 0 needs none: it

@@ -4,7 +4,7 @@ Layouts declare all of it (`results`, `pushes`). Answers to writes and what conc
 dictionaries are packed by hand: the first are what a server writes most, and their layouts take twice as many calls;
 the others are put together from pieces that are stored packed.
 
-Source: docs/PROTOCOL-NATIVE.md.
+Source: docs/reference/protocol-native.md.
 """
 
 from __future__ import annotations

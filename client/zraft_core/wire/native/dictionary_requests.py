@@ -1,6 +1,6 @@
 """Native requests about dictionaries: the commands that change entries, and what is read of them.
 
-Source: docs/PROTOCOL-NATIVE.md, "Writes" and "Reads".
+Source: docs/reference/protocol-native.md, "Writes" and "Reads".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Answers that are no results: errors with their codes and words, and redirects.
 
-Source: docs/PROTOCOL-NATIVE.md, "Requests and answers".
+Source: docs/reference/protocol-native.md, "Requests and answers".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Forms of the fields that several native requests and answers share, and a way to declare the fields of a request.
 
-Source: docs/PROTOCOL-NATIVE.md, "Fields".
+Source: docs/reference/protocol-native.md, "Fields".
 """
 
 from __future__ import annotations

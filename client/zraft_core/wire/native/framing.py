@@ -4,7 +4,7 @@ A header of five bytes can promise an array of millions of elements, and whoever
 came gives a stranger gigabytes for a kilobyte. So the stream is walked first, which keeps nothing but a stack of fixed
 size; what is built is complete and no longer than `client.jute_maxbuffer`.
 
-Source: docs/PROTOCOL-NATIVE.md, "The stream".
+Source: docs/reference/protocol-native.md, "The stream".
 """
 
 from __future__ import annotations

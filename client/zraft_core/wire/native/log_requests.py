@@ -1,6 +1,6 @@
 """Native requests about logs of sequential znodes: truncate, and log.
 
-Source: docs/PROTOCOL-NATIVE.md, "Writes" and "Reads".
+Source: docs/reference/protocol-native.md, "Writes" and "Reads".
 """
 
 from __future__ import annotations

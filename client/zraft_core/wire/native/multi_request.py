@@ -1,6 +1,6 @@
 """Native request of several writes that happen all or not at all.
 
-Source: docs/PROTOCOL-NATIVE.md, "Writes".
+Source: docs/reference/protocol-native.md, "Writes".
 """
 
 from __future__ import annotations

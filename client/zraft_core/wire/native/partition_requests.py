@@ -2,7 +2,7 @@
 
 Messages of producers and commands of claims are decoded here, whole: what reaches a partition's leader is well typed.
 
-Source: docs/PROTOCOL-NATIVE.md, "Topics".
+Source: docs/reference/protocol-native.md, "Topics".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Changes are packed by hand on the server (`answers`), from entries that are stored in this form.
 
-Source: docs/PROTOCOL-NATIVE.md, "Subscriptions"; its table of pushed messages comes from here.
+Source: docs/reference/protocol-native.md, "Subscriptions"; its table of pushed messages comes from here.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Every field is checked, for what stands in a command goes to all servers. A fiel
 refused: a misspelt `version` must not become an unconditional write. The tables of fields in the document come from
 these declarations.
 
-Source: docs/PROTOCOL-NATIVE.md.
+Source: docs/reference/protocol-native.md.
 """
 
 from __future__ import annotations

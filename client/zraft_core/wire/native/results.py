@@ -3,7 +3,7 @@
 What most answers are is packed by hand (`answers`) and read by hand (`zraft_client.requests`), since that takes
 fewer calls. Then these declarations say what is wrong with an answer that is not well-formed.
 
-Source: docs/PROTOCOL-NATIVE.md; its tables of results come from here.
+Source: docs/reference/protocol-native.md; its tables of results come from here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Native requests about a session: hello, ping, close, auth, and the command of a will.
 
-Source: docs/PROTOCOL-NATIVE.md, "Sessions".
+Source: docs/reference/protocol-native.md, "Sessions".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Native requests about subscriptions to dictionaries, logs and paths.
 
-Source: docs/PROTOCOL-NATIVE.md, "Subscriptions".
+Source: docs/reference/protocol-native.md, "Subscriptions".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Bytes of what native clients are told of topics: where they are, deliveries, answers of partitions' leaders.
 
-Source: docs/PROTOCOL-NATIVE.md, "Topics".
+Source: docs/reference/protocol-native.md, "Topics".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Servers pack it by hand (`topic_answers`) and clients read it by hand (`zraft_client.topics.requests`), since there
 is a row for every message that is produced. The declaration says what is wrong with a push that is not well-formed.
 
-Source: docs/PROTOCOL-NATIVE.md, "Producing"; its table of pushed messages comes from here.
+Source: docs/reference/protocol-native.md, "Producing"; its table of pushed messages comes from here.
 """
 
 from __future__ import annotations

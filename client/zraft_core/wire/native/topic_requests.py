@@ -1,6 +1,6 @@
 """Native requests about topics as a whole: commands for group 0's log, and where everything is.
 
-Source: docs/PROTOCOL-NATIVE.md, "Topics".
+Source: docs/reference/protocol-native.md, "Topics".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Results of native requests about topics: servers pack them, and clients read them, by these declarations.
 
-Source: docs/PROTOCOL-NATIVE.md, "Topics"; its tables of results come from here.
+Source: docs/reference/protocol-native.md, "Topics"; its tables of results come from here.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class TopicsResult:
 
 @frozen
 class ReplicaRefusal:
-    """A partition's replica refused something; docs/PROTOCOL-NATIVE.md has the kinds. `detail` is for people."""
+    """A partition's replica refused something; docs/reference/protocol-native.md has the kinds. `detail` is for people."""
 
     group: GroupId
     kind: str

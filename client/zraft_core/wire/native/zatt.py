@@ -1,6 +1,6 @@
 """Messages without an id, which are Zatt's: how they are read, whatever else they carry, and how they are answered.
 
-Source: docs/PROTOCOL-NATIVE.md, "Zatt's messages".
+Source: docs/reference/protocol-native.md, "Zatt's messages".
 """
 
 from __future__ import annotations

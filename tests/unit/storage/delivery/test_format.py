@@ -1,4 +1,7 @@
-"""The bytes of a delivery segment and a manifest, checked by hand and read without our own code (docs/STORAGE.md)."""
+"""The bytes of a delivery segment and a manifest, checked by hand and read without our own code.
+
+Source: docs/explanation/storage.md.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ ONE = StoredDelivery(0, (5, 7, 0, 0), 3, 1, b"abc", 9, 1000)
 
 
 def by_hand() -> bytes:
-    """The example of docs/STORAGE.md, its checksums computed here."""
+    """The example of docs/explanation/storage.md, its checksums computed here."""
     chain = blake2b(b"zraft deliveries of group 7", digest_size=16).digest()
     header = bytes.fromhex(
         "88 a6666f726d6174 01 a567726f7570 cf0000000000000007 a26964 c408 0001020304050607"
@@ -97,7 +100,7 @@ def test_a_segment_is_the_bytes_that_the_document_shows() -> None:
 
 
 def test_the_document_shows_these_bytes() -> None:
-    text = (REPOSITORY / "docs" / "STORAGE.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / "docs" / "explanation" / "storage.md").read_text(encoding="utf-8")
     block = text.split("An example, a segment with one delivery")[1].split("```")[1]
     shown = b""
     for line in block.strip().splitlines():
@@ -141,7 +144,7 @@ def test_the_program_that_the_document_shows_prints_deliveries_and_digests(
     feed(log, HISTORY_SHORT)
     log.close()
     (name,) = [name for name in disk.listdir(DIRECTORY) if name.endswith(".seg")]
-    text = (REPOSITORY / "docs" / "STORAGE.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / "docs" / "explanation" / "storage.md").read_text(encoding="utf-8")
     program = text.split("This prints one and follows its digests:")[1].split("```python")[1].split("```")[0]
     file = tmp_path / "zraft-data/server-1/groups/4294967299/deliveries" / name
     file.parent.mkdir(parents=True)

@@ -3,7 +3,7 @@
 `needs` is the table: every request about partitions is in it, with the permissions that it takes. Commands about whole
 topics are judged where they are applied (`zraft.tree.commands.topics`).
 
-Source: docs/SECURITY.md, "ACLs of topics and consumers".
+Source: docs/how-to/security.md, "ACLs of topics and consumers".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Requests are answered in any order; writes take effect in the order in which the
 zxid order. A linearizable read waits for a read index that was asked for after it came; all that came in one turn
 share one. Nothing is kept per request but a tuple until it is answered: no task, no future.
 
-Source: docs/PROTOCOL-NATIVE.md.
+Source: docs/reference/protocol-native.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ thousand times while the client is slow is told once, as it is then, and memory 
 subscription to a log keeps a number. Everything on a connection leaves in zxid order: what is pending is pushed before
 an answer, so that no client reads a change that was not pushed to it, as long as its credit lasts.
 
-Pure. Source: docs/PROTOCOL-NATIVE.md, "Subscriptions".
+Pure. Source: docs/reference/protocol-native.md, "Subscriptions".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The reads of one native connection that are not answered yet: for a read index, for a floor, for room; no I/O.
 
-Source: docs/PROTOCOL-NATIVE.md, "Reads".
+Source: docs/reference/protocol-native.md, "Reads".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Subscriptions of one native connection: dictionaries, logs, paths, producers' streams; no I/O.
 
-Source: docs/PROTOCOL-NATIVE.md, "Subscriptions".
+Source: docs/reference/protocol-native.md, "Subscriptions".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Between a connection and the partitions of its server (`TopicService`). Requests go through at once. Answers are gathered, so
 that all of a turn are one message per stream and one per fetch.
 
-Source: docs/PROTOCOL-NATIVE.md, "Topics".
+Source: docs/reference/protocol-native.md, "Topics".
 """
 
 from __future__ import annotations

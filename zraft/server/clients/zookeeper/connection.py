@@ -4,7 +4,7 @@ Requests of a session are answered in the order in which they came. A write wait
 here; reads behind it wait with it, so that a client always reads its own writes, also on a follower. Pings are
 answered at once. What is written out, and when, is decided by `zraft.server.clients.table`.
 
-Source: ZooKeeper's programmer's guide (ordering guarantees); docs/PROTOCOL-ZOOKEEPER.md.
+Source: ZooKeeper's programmer's guide (ordering guarantees); docs/reference/protocol-zookeeper.md.
 """
 
 from __future__ import annotations
