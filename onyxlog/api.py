@@ -36,6 +36,7 @@ from zraft_client.errors import NoNodeError
 from zraft_core.errors import ProtocolError
 from zraft_core.fleets import (
     AUDIT,
+    DIGESTS,
     REPORTS,
     AuditReport,
     GroupReport,
@@ -304,7 +305,7 @@ class Client:
 
         Groups that are gone stay listed until garbage collection.
         """
-        groups = await self._port.states("digests")
+        groups = await self._port.states(DIGESTS)
         return tuple([decode(data, path) for path, data in await self._states(map(path_of, groups))])
 
     async def reports(self) -> tuple[GroupReport, ...]:

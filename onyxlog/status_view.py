@@ -145,9 +145,7 @@ def _savings(found: list[GossipReport]) -> str:
     peers, servers = sum(one.from_peers for one in found), sum(one.from_servers for one in found)
     share = f"{100 * peers / (peers + servers):.0f} % of " if peers + servers else ""
     redundant = sum(one.redundant for one in found)
-    return (
-        f"gossip: {share}{peers + servers:,} entries came from peers; {redundant:,} redundant copies"
-    )
+    return f"gossip: {share}{peers + servers:,} entries came from peers; {redundant:,} redundant copies"
 
 
 def _gossip(group: str, one: GossipReport) -> tuple[str, ...]:

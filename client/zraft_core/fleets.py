@@ -14,7 +14,7 @@ import msgpack
 from attrs import field, frozen
 
 from zraft_core.errors import ProtocolError
-from zraft_core.layout import Form, Record, from_one, listed, number, optional, string
+from zraft_core.layout import NUMBER_MAX, Form, Record, from_one, listed, number, optional, string
 from zraft_core.messagepack import unpack
 
 TOP: Final = "/onyx"
@@ -26,9 +26,10 @@ STATE: Final = "state"
 ENTRY_PREFIX: Final = "entry-"
 """Names below the directory of a tenancy, `/onyx/TENANCY`; and the beginning of an entry's name below `log`."""
 
+DIGESTS: Final = "digests"
 REPORTS: Final = "reports"
 AUDIT: Final = "audit"
-"""Names below `state`: what each group reports of itself, and what the newest published audit found."""
+"""Names below `state`: the digest chain of each group, what it reports of itself, and the newest published audit."""
 
 NAME_CHARACTERS_MAX: Final = 200
 TEXT_CHARACTERS_MAX: Final = 1_000
@@ -222,13 +223,16 @@ def decode_audit(data: bytes, where: str) -> AuditReport:
     return AUDITED.unpack_map(unpack(data), where)
 
 
-def head_order(data: bytes, where: str) -> int:
-    """Return the order in a head (docs/ONYXLOG.md, "The log"): that of an origin is where the log begins.
+def digest_position(data: bytes, where: str) -> int:
+    """Return the position of a digest that a group published, [format, group, position, chain].
 
     Raises:
-        ProtocolError: the bytes are no head.
+        ProtocolError: the bytes are no digest.
     """
-    return _head(data, where)[1]
+    match unpack(data):
+        case (int(), str(), int(position), bytes()) if 0 <= position <= NUMBER_MAX:
+            return position
+    raise ProtocolError(f"{where}: found no digest, expected [format, group, position, chain]")
 
 
 def inline_data(data: bytes, where: str) -> bytes:
@@ -237,14 +241,7 @@ def inline_data(data: bytes, where: str) -> bytes:
     Raises:
         ProtocolError: the bytes are no head, or one whose data stands in parts.
     """
-    match _head(data, where):
-        case (_, _, bytes(inline)):
-            return inline
-    raise ProtocolError(f"{where}: found a head with parts, expected one with its data")
-
-
-def _head(data: bytes, where: str) -> tuple[int, int, object]:
     match unpack(data):
-        case (int(form), int(order), inline, *_) if form == HEAD_FORMAT:
-            return form, order, inline
-    raise ProtocolError(f"{where}: found no head, expected [{HEAD_FORMAT}, order, data]")
+        case (int(form), int(), bytes(inline)) if form == HEAD_FORMAT:
+            return inline
+    raise ProtocolError(f"{where}: found no head with its data, expected [{HEAD_FORMAT}, order, data]")

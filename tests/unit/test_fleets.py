@@ -15,9 +15,9 @@ from zraft_core.fleets import (
     WorkerReport,
     decode_audit,
     decode_report,
+    digest_position,
     encode_audit,
     encode_report,
-    head_order,
     inline_data,
 )
 
@@ -74,11 +74,17 @@ def test_an_audit_is_broken_by_one_rule_and_holds_only_if_something_was_judged()
     assert audit("no data").verdict == audit().verdict == "no data"
 
 
-def test_a_head_tells_its_data_and_its_order_unless_the_data_stands_in_parts() -> None:
+def test_a_head_tells_its_data_unless_the_data_stands_in_parts() -> None:
     small = msgpack.packb([1, 12, b"data"])
     large = msgpack.packb([1, 12, None, 3, 1_200_000, b"digest"])
     assert inline_data(small, "r") == b"data"
-    assert head_order(small, "r") == head_order(large, "r") == 12
     for wrong in (large, b"", msgpack.packb([2, 12, b"data"]), msgpack.packb([1, 12]), msgpack.packb("text")):
         with pytest.raises(ProtocolError):
             inline_data(wrong, "r")
+
+
+def test_a_digest_tells_its_position() -> None:
+    assert digest_position(msgpack.packb([1, "a", 41, b"chain"]), "d") == 41
+    for wrong in (b"", msgpack.packb([1, "a", -1, b"chain"]), msgpack.packb([1, "a", 41])):
+        with pytest.raises(ProtocolError):
+            digest_position(wrong, "d")
