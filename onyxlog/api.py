@@ -42,6 +42,7 @@ from zraft_core.fleets import (
     GroupReport,
     decode_audit,
     decode_report,
+    encode_audit,
     report_path,
 )
 
@@ -374,6 +375,15 @@ async def connect(open_port: OpenPort) -> Client:
         await client.close()
         raise
     return client
+
+
+async def publish_audit(open_port: OpenPort, report: AuditReport) -> None:
+    """Store the summary of an audit in a tenancy, in the place of the one before. It needs no log there."""
+    port = await open_port()
+    try:
+        await port.put_state(AUDIT, encode_audit(report))
+    finally:
+        await port.close()
 
 
 def start_peers(

@@ -125,7 +125,7 @@ class GroupReport:
 
 @frozen
 class RuleVerdict:
-    """Verdict of an audit on one rule: "holds", "broken" or "no data"."""
+    """Verdict of an audit on one rule: "holds", "broken" or "no data"; `violations` are those that its report lists."""
 
     rule: str
     title: str

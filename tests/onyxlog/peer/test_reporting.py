@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from attrs import evolve
 
-from onyxlog.api import Client
+from onyxlog.api import Client, publish_audit
 from onyxlog.gossip.outputs import GossipCounters
 from onyxlog.ids import PeerId
 from onyxlog.peer.fleet import Fleet
@@ -23,6 +23,7 @@ from onyxlog.replica.table import Table
 from tests.onyxlog.peer.jobs import a_job
 from tests.onyxlog.simulation.memory_log import MemoryLog
 from zraft_core.fleets import (
+    AuditReport,
     GossipReport,
     GroupReport,
     JobReport,
@@ -171,6 +172,19 @@ async def test_a_report_that_cannot_be_read_is_left_out() -> None:
         assert await client.reports() == ()
         log.states["audit"] = b"\xc1"
         assert await client.last_audit() is None
+
+
+async def test_an_audit_is_published_where_no_peer_has_begun_a_log_and_the_next_one_takes_its_place() -> None:
+    log = MemoryLog()
+    for seconds in (1, 2):
+        await publish_audit(log.opened, AuditReport(5, "servers", "1", seconds))
+    assert list(log.states) == ["audit"]
+    assert not log.ports, "its session is over"
+    async with Fleet(log.opened, counting) as fleet, Client(await log.opened()) as client:
+        fleet.start(GroupSettings())
+        await fleet.joined()
+        await client.start()
+        assert await client.last_audit() == AuditReport(5, "servers", "1", 2)
 
 
 async def test_a_server_reads_what_a_group_wrote_from_its_znode() -> None:
