@@ -52,7 +52,7 @@ TASKS: Final = (
     Column("since"),
     Column("segments", right=True, spare=2),
     Column("rate/s", right=True),
-    Column("done", right=True),
+    Column("read", right=True),
     Column("of", right=True, spare=1),
     Column("left", right=True),
 )
@@ -76,7 +76,8 @@ def listing_of(status: FleetStatus, now_ms: int) -> Listing:
 
 def _parts(status: FleetStatus, now_ms: int) -> Iterator[Grid | str]:
     yield from _head(status)
-    yield from _table(GROUPS, [_group(row) for row in status.groups])
+    if status.groups:
+        yield from _table(GROUPS, [_group(row) for row in status.groups])
     gossip = [(row.group, row.gossip) for row in status.groups if row.gossip is not None]
     if gossip:
         yield ""
