@@ -17,6 +17,8 @@ ROWS_SHOWN: Final = 60
 """Rows of one table that people are shown; JSON has all."""
 AGREEMENTS: Final = {Agreement.SAME: "same", Agreement.DIFFERENT: "DIFFERS", Agreement.UNKNOWN: "-"}
 
+WATCHES: Final = Column("watches", spare=3, folds=True)
+"""The group whose pulse a group watches, where groups join by the ring."""
 GROUPS: Final = (
     Column("group", folds=True),
     Column("heard"),
@@ -24,7 +26,7 @@ GROUPS: Final = (
     Column("position", right=True),
     Column("behind", right=True),
     Column("replica"),
-    Column("watches", spare=3, folds=True),
+    WATCHES,
     Column("digest", spare=4),
     Column("sites", spare=5, folds=True),
 )
@@ -77,7 +79,9 @@ def listing_of(status: FleetStatus, now_ms: int) -> Listing:
 def _parts(status: FleetStatus, now_ms: int) -> Iterator[Grid | str]:
     yield from _head(status)
     if status.groups:
-        yield from _table(GROUPS, [_group(row) for row in status.groups])
+        watching = status.join is JoinMode.RING
+        columns = tuple(column for column in GROUPS if watching or column is not WATCHES)
+        yield from _table(columns, [_group(row, watching=watching) for row in status.groups])
     gossip = [(row.group, row.gossip) for row in status.groups if row.gossip is not None]
     if gossip:
         yield ""
@@ -120,7 +124,7 @@ def _head(status: FleetStatus) -> Iterator[str]:
         yield f"REPLICAS DIFFER: {different} computed something else from the same log"
 
 
-def _group(row: GroupRow) -> tuple[str, ...]:
+def _group(row: GroupRow, *, watching: bool) -> tuple[str, ...]:
     return (
         row.group,
         _heard(row),
@@ -128,7 +132,7 @@ def _group(row: GroupRow) -> tuple[str, ...]:
         "-" if row.published is None else str(row.published),
         "-" if row.behind is None else str(row.behind),
         AGREEMENTS[row.agreement],
-        row.watches or "-",
+        *([row.watches or "-"] if watching else []),
         "-" if row.chain is None else row.chain.hex()[:12],
         ", ".join(row.sites) or "-",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from pathlib import Path
@@ -10,9 +11,11 @@ import pytest
 from attrs import evolve
 from click.testing import CliRunner
 
+from onyxlog.errors import OnyxlogError
 from onyxlog.job_status import JobState, job_status
 from onyxlog.main import main
-from onyxlog.peer.log.port import LogBounds, Silence
+from onyxlog.observing import LastingObserver
+from onyxlog.peer.log.port import LogBounds, LogPort, Silence, first_origin
 from onyxlog.peer.publishing import Published
 from onyxlog.peer_command import _advertised
 from onyxlog.replica.replica import JoinMode, Parameters, PeerState, Replica, SubmittedJob, VirtualPeer
@@ -20,7 +23,9 @@ from onyxlog.replica.table import Table
 from onyxlog.scheduling.requirements import JobRequirements, TaskRequirements
 from onyxlog.status import Agreement, FleetStatus, Progress, as_json, is_closed, picture, ring_of
 from onyxlog.status_view import EXIT_DIFFERENT, listing_of, moment, span
+from tests.onyxlog.simulation.memory_log import MemoryLog, MemoryPort
 from zraft.cli.listings.listing_options import rendered
+from zraft_client.errors import SessionExpiredError
 from zraft_core.address import Address
 from zraft_core.fleets import (
     AuditReport,
@@ -308,3 +313,38 @@ def test_moments_are_short_and_no_clock_is_beyond_them() -> None:
     assert moment(NOW_MS, NOW_MS + 86_400_000) == "11-14 22:13Z"
     assert moment(NOW_MS, NOW_MS + 400 * 86_400_000) == "2023-11-14"
     assert moment(2**63, NOW_MS) == f"{2**63} ms"
+
+
+def test_a_look_that_takes_too_long_is_given_up_and_says_which_option_bounds_it() -> None:
+    async def never() -> LogPort:
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
+
+    observer = LastingObserver(never, 0.02)
+    with pytest.raises(OnyxlogError, match=r"within 0\.02 s \(--timeout\)"):
+        observer.look()
+    observer.close()
+
+
+def test_an_observer_stays_connected_between_looks_and_connects_anew_after_a_failed_one() -> None:
+    log = MemoryLog(newest_origin=first_origin(Parameters()))
+    opened: list[MemoryPort] = []
+
+    async def open_port() -> LogPort:
+        opened.append(log.open())
+        return opened[-1]
+
+    observer = LastingObserver(open_port, 60)
+    assert observer.look().groups == observer.look().groups == ()
+    assert len(opened) == 1
+    asyncio.run_coroutine_threadsafe(expired(log, opened[0]), observer._loop).result()
+    with pytest.raises(SessionExpiredError):
+        observer.look()
+    assert observer.look().peers == 0
+    assert len(opened) == 2
+    observer.close()
+    assert not log.ports, "its session is over"
+
+
+async def expired(log: MemoryLog, port: MemoryPort) -> None:
+    log.expire(port)

@@ -88,3 +88,19 @@ def test_a_digest_tells_its_position() -> None:
     for wrong in (b"", msgpack.packb([1, "a", -1, b"chain"]), msgpack.packb([1, "a", 41])):
         with pytest.raises(ProtocolError):
             digest_position(wrong, "d")
+
+
+def test_damaged_reports_are_read_as_something_or_are_a_declared_error() -> None:
+    whole = encode_report(REPORT)
+    refused = 0
+    for at in range(len(whole)):
+        for damaged in (
+            whole[:at],
+            whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :],
+            whole + whole[at:],
+        ):
+            try:
+                decode_report(damaged, "reports/a-1")
+            except ProtocolError:
+                refused += 1
+    assert refused > len(whole)

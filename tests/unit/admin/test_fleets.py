@@ -238,3 +238,16 @@ async def test_groups_of_which_the_sessions_are_not_told_are_shown_all_the_same(
         assert fleet["jobs"][-1]["tasks"][0]["workers"] == [
             {"peer": "a.0", "slot": 1, "since_ms": 500, "segments": 90}
         ]
+
+
+async def test_reports_that_are_too_much_together_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zraft.server.clients.native.reads.OWNERS_MAX", 0)
+    server = Server()
+    a_tenancy(server)
+    server.make("/onyx/default/pulse/b")
+    server.make("/onyx/default/state/reports/b", state(encode_report(B)))
+    monkeypatch.setattr("zraft.admin.console.console.REPORTS_BYTES_MAX", len(state(encode_report(A))))
+    async with served(server) as page:
+        (fleet,) = (await page.get("/console/fleets"))[1]["fleets"]
+        assert [group["busy"] for group in fleet["groups"]] == [1, None]
+        assert fleet["unreadable"] == ["reports of 1 groups are not read, as there is too much of them"]

@@ -26,6 +26,7 @@ from zraft.admin.console.fleets import (
     GROUPS_MAX,
     JOBS_SHOWN_MAX,
     REPORT_BYTES_MAX,
+    REPORTS_BYTES_MAX,
     FleetRead,
     Pulse,
     Told,
@@ -520,11 +521,18 @@ class Console:
             found = clients.look(f"{root}/{STATE}/{path}", REPORT_BYTES_MAX, ids)
             return (None, None) if isinstance(found, Code) else (found.data, found.stat.mtime)
 
+        size = passed_over = 0
         for pulse in pulses:
             digest, _ = data(f"{DIGESTS}/{pulse.group}")
-            told[pulse.group], fault = told_of(*data(report_path(pulse.group)), digest, pulse.group)
+            report, written_ms = data(report_path(pulse.group))
+            size += len(report or b"")
+            if size > REPORTS_BYTES_MAX:
+                report, passed_over = None, passed_over + 1
+            told[pulse.group], fault = told_of(report, written_ms, digest, pulse.group)
             wrong += [fault] if fault else []
             await asyncio.sleep(0)
+        if passed_over:
+            wrong.insert(0, f"reports of {passed_over} groups are not read, as there is too much of them")
         audit, fault = audit_of(data(AUDIT)[0])
         wrong += [fault] if fault else []
         end = clients.log_end(f"{root}/{LOG}", ENTRY_PREFIX, ids)

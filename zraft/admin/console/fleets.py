@@ -43,6 +43,8 @@ WORKERS_SHOWN_MAX: Final = 50
 """Virtual peers of one task that are named."""
 REPORT_BYTES_MAX: Final = 65_536
 """A longer report is not read: it would hold the loop."""
+REPORTS_BYTES_MAX: Final = 1 << 20
+"""Of all groups of a fleet together; what is beyond is not read."""
 UNREADABLE_MAX: Final = 5
 
 
