@@ -34,6 +34,8 @@ from zraft_core.fleets import (
 
 QUIET_FACTOR: Final = 12
 """Intervals after which a report is written in which only counts of the group have changed."""
+FIRST_S: Final = 1.0
+"""Seconds between two attempts until there is something to report."""
 TIMES_SPARE: Final = 1_000
 """Positions of jobs that are gone whose times are kept, before they are forgotten together."""
 
@@ -173,7 +175,8 @@ class Reporter:
                 if self._is_due(report, quiet):
                     quiet = 0
                     await self._write(report)
-            await asyncio.sleep(self._every_s)
+            # A group is a member soon after its start, and then it is to be seen.
+            await asyncio.sleep(self._every_s if self._written else min(self._every_s, FIRST_S))
 
     def _is_due(self, report: GroupReport, quiet: int) -> bool:
         written = self._written

@@ -124,6 +124,19 @@ async def test_a_report_is_written_when_tasks_or_jobs_changed_and_otherwise_rare
     task.cancel()
 
 
+async def test_a_group_reports_soon_after_it_is_a_member_however_long_the_intervals_are() -> None:
+    log = MemoryLog(newest_origin=first_origin(Parameters()))
+    seen: list[GroupReport | None] = [None]
+    reporter = Reporter(log.open(), "a", every_s=3_600, look=lambda: seen[-1])
+    task = asyncio.get_running_loop().create_task(reporter.run())
+    await asyncio.sleep(2.5)
+    assert log.states == {}
+    seen.append(GroupReport("a", 1, 0, 1))
+    await asyncio.sleep(1)
+    assert list(log.states) == ["reports/a"]
+    task.cancel()
+
+
 class CountingRunner(IdleRunner):
     """Every worker has read a fourth of what there is."""
 
