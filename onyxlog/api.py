@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Set
+from collections.abc import AsyncIterator, Callable, Iterable, Set
 from typing import Final
 
 from attrs import frozen
@@ -33,6 +33,18 @@ from onyxlog.replica.playing import play
 from onyxlog.replica.replica import JoinMode, Replica
 from onyxlog.tasks.checkpoints import CheckpointStore, forget_checkpoints
 from zraft_client.errors import NoNodeError
+from zraft_core.errors import ProtocolError
+from zraft_core.fleets import (
+    AUDIT,
+    DIGESTS,
+    REPORTS,
+    AuditReport,
+    GroupReport,
+    decode_audit,
+    decode_report,
+    encode_audit,
+    report_path,
+)
 
 CLIENT_ID_BYTES: Final = 8
 READS_AT_ONCE: Final = 64
@@ -240,7 +252,14 @@ class Client:
             await forget_checkpoints(self._port, job)
         for group in sorted(before.left.keys() - self.replica.left.keys()):
             await self._port.remove_state(path_of(group))
+        await self._forget_reports()
         return Collected(position, stored, forgotten)
+
+    async def _forget_reports(self) -> None:
+        """Remove the reports of groups that are gone, also where a release collected that did not know of reports."""
+        for group in await self._port.states(REPORTS):
+            if group not in self.replica.groups:
+                await self._port.remove_state(report_path(group))
 
     async def _finished_with(self, jobs: Set[JobId]) -> list[JobId]:
         """Return the completed jobs from which no unfinished job resumes."""
@@ -287,13 +306,41 @@ class Client:
 
         Groups that are gone stay listed until garbage collection.
         """
-        paths = [path_of(group) for group in await self._port.states("digests")]
-        found: list[Published] = []
-        for start in range(0, len(paths), READS_AT_ONCE):
-            some = paths[start : start + READS_AT_ONCE]
-            read = await asyncio.gather(*(self._port.state(path) for path in some))
-            found += [decode(data, path) for path, data in zip(some, read, strict=True) if data is not None]
+        groups = await self._port.states(DIGESTS)
+        return tuple([decode(data, path) for path, data in await self._states(map(path_of, groups))])
+
+    async def reports(self) -> tuple[GroupReport, ...]:
+        """Return what groups of the fleet report of themselves: tasks, progress, gossip.
+
+        Groups of an earlier release report nothing. A report that this release cannot read is left out, because
+        nothing but what people see depends on it.
+        """
+        groups = [group for group in await self._port.states(REPORTS) if group in self.replica.groups]
+        found = []
+        for path, data in await self._states(map(report_path, groups)):
+            try:
+                found.append(decode_report(data, path))
+            except ProtocolError:
+                continue
         return tuple(found)
+
+    async def last_audit(self) -> AuditReport | None:
+        """Return the audit that was published last; None if there is none that this release can read."""
+        data = await self._port.state(AUDIT)
+        try:
+            return None if data is None else decode_audit(data, AUDIT)
+        except ProtocolError:
+            return None
+
+    async def _states(self, paths: Iterable[str]) -> list[tuple[str, bytes]]:
+        """Return each of these paths that has data, with its data."""
+        left = list(paths)
+        found: list[tuple[str, bytes]] = []
+        for start in range(0, len(left), READS_AT_ONCE):
+            some = left[start : start + READS_AT_ONCE]
+            read = await asyncio.gather(*(self._port.state(path) for path in some))
+            found += [(path, data) for path, data in zip(some, read, strict=True) if data is not None]
+        return found
 
     async def clear_job_data(self, job: JobId) -> None:
         """Remove what a job that is over has left behind: its specification, checkpoints and positions.
@@ -328,6 +375,15 @@ async def connect(open_port: OpenPort) -> Client:
         await client.close()
         raise
     return client
+
+
+async def publish_audit(open_port: OpenPort, report: AuditReport) -> None:
+    """Store the summary of an audit in a tenancy, in the place of the one before. It needs no log there."""
+    port = await open_port()
+    try:
+        await port.put_state(AUDIT, encode_audit(report))
+    finally:
+        await port.close()
 
 
 def start_peers(

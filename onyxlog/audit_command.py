@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
@@ -12,10 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from onyxlog.command_options import LogService, run_in_loop, service_options
 from zraft_core.errors import ZraftError
 
 if TYPE_CHECKING:
     from onyxlog.audits.jobs.auditing import Progress
+    from onyxlog.audits.report.findings import Findings
+    from onyxlog.peer.log.port import OpenPort
 
 EXIT_BROKEN: Final = 1
 EXIT_FAILED: Final = 2
@@ -82,6 +86,13 @@ class _Failed(click.ClickException):
 @click.option(
     "--json", "as_json_text", is_flag=True, help="Print the findings for programs instead of a table."
 )
+@click.option(
+    "--publish",
+    is_flag=True,
+    help="Store the verdicts in the tenancy at --connect, where consoles and `onyxlog status` show them. Nothing else is "
+    "written there.",
+)
+@service_options
 def audit(
     paths: tuple[str, ...],
     names: str,
@@ -94,6 +105,8 @@ def audit(
     costs: bool,
     one_copy: bool,
     as_json_text: bool,
+    publish: bool,
+    log: LogService,
 ) -> None:
     """Check recorded logs and histories against the safety rules.
 
@@ -101,7 +114,8 @@ def audit(
     cluster may be running. Every rule that is broken is shown with its witness: server, group, index, file and
     offset, what was expected and what was found.
 
-    Exit code 0: all rules hold that had something to judge; 1: some are broken; 2: nothing was judged.
+    Exit code 0: all rules hold that had something to judge; 1: some are broken; 2: nothing was judged, or the verdicts
+    could not be published.
     """
     try:
         if listing:
@@ -109,7 +123,10 @@ def audit(
             return
         if not paths and not results:
             raise click.UsageError("nothing to audit: expected a PATH, or --results")
-        broken = _audit(paths, names, results, out, tables, master, memory, costs, one_copy, as_json_text)
+        place = log.opener() if publish else None
+        broken = _audit(
+            paths, names, results, out, tables, master, memory, costs, one_copy, as_json_text, place
+        )
     except ZraftError as error:
         raise _Failed(str(error)) from error
     if broken:
@@ -136,6 +153,7 @@ def _audit(
     costs: bool,
     one_copy: bool,
     as_json_text: bool,
+    place: OpenPort | None,
 ) -> bool:
     from onyxlog.audits.errors import AuditError
     from onyxlog.audits.rules.catalogue import rules_named
@@ -163,12 +181,22 @@ def _audit(
     else:
         show(findings, Console(width=None if sys.stdout.isatty() else 160, markup=False))
         click.echo(f"report: {out / 'report.html'}")
+    if place is not None:
+        _publish(findings, place)
     if not findings.judged:
         raise AuditError(
             f"{', '.join(findings.paths)}: no rule had anything to judge; give directories that have rows for "
             f"{', '.join(rule.id for rule in rules)} (--list)"
         )
     return findings.broken
+
+
+def _publish(findings: Findings, place: OpenPort) -> None:
+    from onyxlog.api import publish_audit
+    from onyxlog.audits.report.published import summary_of
+
+    run_in_loop(publish_audit(place, summary_of(findings, time.time_ns() // 1_000_000)))
+    click.echo("published", err=True)
 
 
 def _split(names: str) -> list[str]:

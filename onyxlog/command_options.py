@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -181,10 +182,21 @@ def run_in_loop(coroutine: Coroutine[Any, Any, R]) -> R:
     import uvloop
 
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with refusal_explained(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(coroutine)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+@contextmanager
+def refusal_explained() -> Iterator[None]:
+    """Say what to do where the service refuses for want of a proof.
+
+    Raises:
+        OnyxlogError: it did.
+    """
+    try:
+        yield
     except REFUSED as error:
         raise OnyxlogError(
             f"{error}; this tenancy is closed: expected --auth-file with a line that its peers show too"

@@ -7,10 +7,8 @@ when it is called.
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import click
 
@@ -26,13 +24,12 @@ from onyxlog.command_options import (
 from onyxlog.errors import OnyxlogError
 from onyxlog.ids import JobId
 from onyxlog.peer_command import peer
+from onyxlog.status_command import status
 from zraft import __version__
 from zraft.program.command_group import CommandGroup
 
 if TYPE_CHECKING:
     from onyxlog.api import Client
-
-R = TypeVar("R")
 
 
 @click.group(
@@ -53,6 +50,7 @@ def main() -> None:
 main.add_command(peer)
 main.add_command(audit)
 main.add_command(audit_follow)
+main.add_command(status)
 
 
 @main.command("submit-job")
@@ -192,43 +190,6 @@ def gc(log: LogService) -> None:
         click.echo(f"position {collected.position} {stored}; {len(collected.jobs)} jobs forgotten")
 
     _with_client(log, run)
-
-
-@main.command()
-@service_options
-@click.option("--watch", is_flag=True, help="Show it again as it changes, until Ctrl-C.")
-@click.option(
-    "--json", "as_json_text", is_flag=True, help="Print JSON for programs; with --watch, one line each time."
-)
-def status(log: LogService, watch: bool, as_json_text: bool) -> None:
-    """Show the ring, allocations, the log, and per group its position and whether its replica is the same."""
-    from rich.console import Console
-    from rich.live import Live
-
-    from onyxlog.observing import Observer
-    from onyxlog.status import as_json
-    from onyxlog.status_view import view
-
-    async def run(client: Client) -> None:
-        observer = Observer(client)
-        found = observer.follow() if watch else _once(observer.look())
-        if as_json_text:
-            async for seen in found:
-                click.echo(json.dumps(as_json(seen), indent=None if watch else 2))
-        elif watch and sys.stdout.isatty():
-            with Live(console=Console(markup=False), screen=True, auto_refresh=False) as live:
-                async for seen in found:
-                    live.update(view(seen), refresh=True)
-        else:
-            console = Console(width=None if sys.stdout.isatty() else 160, markup=False)
-            async for seen in found:
-                console.print(view(seen))
-
-    _with_client(log, run)
-
-
-async def _once(awaited: Awaitable[R]) -> AsyncIterator[R]:
-    yield await awaited
 
 
 def _with_client(log: LogService, run: Callable[[Client], Awaitable[None]]) -> None:

@@ -19,6 +19,7 @@ from onyxlog.command_options import (
     service_options,
 )
 from onyxlog.peer.log.opening import SESSION_TIMEOUT_S, Service
+from onyxlog.peer.settings import REPORT_EVERY_S
 from zraft.program.listening import cannot_listen
 from zraft_core.address import Address, parse_address
 from zraft_core.errors import ConfigError
@@ -108,6 +109,14 @@ if TYPE_CHECKING:
     help="After this time the newest digest is published, although fewer entries came.",
 )
 @click.option(
+    "--report-every",
+    default=REPORT_EVERY_S,
+    show_default=True,
+    metavar="SECONDS",
+    type=click.FloatRange(0.05),
+    help="How often to report progress for `onyxlog status` and consoles, while tasks run.",
+)
+@click.option(
     "--session-timeout",
     default=SESSION_TIMEOUT_S,
     show_default=True,
@@ -139,6 +148,7 @@ def peer(
     record: Path | None,
     digests_every: int,
     digest_after_quiet: float,
+    report_every: float,
     session_timeout: float,
     log_format: str,
     log_level: str,
@@ -166,6 +176,7 @@ def peer(
             join_once=join_once,
             digests_every=digests_every,
             digest_after_quiet_s=digest_after_quiet,
+            report_every_s=report_every,
         )
     except ValueError as error:
         raise ConfigError(f"--name: found {name!r}, expected 1 to 64 of A-Z a-z 0-9 _ . : -") from error

@@ -7,7 +7,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
-from attrs import evolve, frozen
+from attrs import asdict, evolve, frozen
 
 from onyxlog.ids import GroupId, JobId, PeerId, Position, Site, TaskName
 from onyxlog.job_status import JobState
@@ -16,6 +16,7 @@ from onyxlog.peer.publishing import Published
 from onyxlog.replica.replica import JoinMode, PeerState, Replica
 from onyxlog.replica.rescheduling import problem
 from onyxlog.scheduling.waiting import reasons_to_wait
+from zraft_core.fleets import AuditReport, GossipReport, GroupReport, WorkerReport
 
 
 class Agreement(StrEnum):
@@ -37,8 +38,10 @@ SILENT: Final = 2 / 3
 class GroupRow:
     """One group.
 
-    `watches`: the group whose pulse it looks after. `behind`: entries between what it published and the log's
-    end. `silence`: how long the service has heard nothing of it; None where the service does not tell.
+    `watches`: the group whose pulse it looks after. `published`: the position that it published last, with a digest or in
+    a report; `behind`: entries between that and the log's end. `silence`: how long the service has heard nothing of it;
+    None where the service does not tell. `reported_ms`: the group's clock in its newest report; None if it is of a
+    release that writes none. `gossip`: None without gossip.
     """
 
     group: GroupId
@@ -51,6 +54,8 @@ class GroupRow:
     behind: int | None
     agreement: Agreement
     silence: Silence | None = None
+    reported_ms: int | None = None
+    gossip: GossipReport | None = None
 
     @property
     def silent(self) -> bool:
@@ -64,17 +69,42 @@ class GroupRow:
 
 
 @frozen
+class Progress:
+    """Progress of a task, the sum of its workers' reports.
+
+    `segments`: since the workers began; `per_s`: segments per second of the last reports. `done`, `total`: how far an
+    input has read, in its own units; None unless all of its workers know it. `left_s`: how long the rest takes at the
+    present rate; None if that is not known.
+    """
+
+    segments: int
+    per_s: float
+    done: int | None = None
+    total: int | None = None
+    left_s: float | None = None
+
+
+@frozen
 class TaskRow:
-    """One task of a job."""
+    """One task of a job.
+
+    `workers`: the task's workers with their slots and states. `since_ms`: when the first of them began; None if it is
+    not known. `progress`: None if none of them has reported.
+    """
 
     task: TaskName
     workers: tuple[tuple[PeerId, int, PeerState], ...]
-    """The task's workers with their slots and states."""
+    since_ms: int | None = None
+    progress: Progress | None = None
 
 
 @frozen
 class JobRow:
-    """One job. `reason` says what a waiting job waits for."""
+    """One job.
+
+    `since`: the position at which it was submitted, or came to its end; `since_ms`: its writer's clock there, None if
+    nobody remembers it. `reason` says what a waiting job waits for.
+    """
 
     job: JobId
     state: JobState
@@ -82,13 +112,15 @@ class JobRow:
     coordinator: PeerId | None
     tasks: tuple[TaskRow, ...]
     reason: str = ""
+    since_ms: int | None = None
 
 
 @frozen
 class FleetStatus:
     """A fleet.
 
-    `groups` are in the order of the ring, from the lowest id; `ring_closed`: one cycle covers all of them.
+    `groups` are in the order of the ring, from the lowest id; `ring_closed`: one cycle covers all of them. `audit`: the
+    one that was published last.
     """
 
     join: JoinMode
@@ -103,6 +135,7 @@ class FleetStatus:
     peers: int
     idle: int
     jobs: tuple[JobRow, ...]
+    audit: AuditReport | None = None
 
     @property
     def agreed(self) -> bool:
@@ -135,12 +168,17 @@ def picture(
     published: Iterable[Published],
     chains: Mapping[Position, bytes],
     silences: Mapping[GroupId, Silence] = MappingProxyType({}),
+    *,
+    reports: Iterable[GroupReport] = (),
+    times: Mapping[Position, int] = MappingProxyType({}),
+    audit: AuditReport | None = None,
 ) -> FleetStatus:
     """Return the picture of a fleet.
 
     `chains`: the digest chain's value at positions that this program has played. `silences`: as far as the
-    service tells them.
+    service tells them. `times`: the writers' clocks at positions that this program has played.
     """
+    reported = {one.group: one for one in reports}
     shown = {one.group: one for one in published}
     groups = [*ring_of(replica)] if replica.pairs else []
     groups += [group for group in replica.groups if group not in set(groups)]
@@ -156,8 +194,12 @@ def picture(
         chain=chains.get(replica.version, b""),
         groups=tuple(
             evolve(
-                _group_row(
-                    replica, group, peers_of.get(group, []), working, shown.get(group), bounds, chains
+                _reported(
+                    _group_row(
+                        replica, group, peers_of.get(group, []), working, shown.get(group), bounds, chains
+                    ),
+                    reported.get(group),
+                    bounds,
                 ),
                 silence=silences.get(group),
             )
@@ -168,7 +210,22 @@ def picture(
         orphans=len(replica.orphans),
         peers=len(replica.peers),
         idle=len(replica.peers) - len(working),
-        jobs=_job_rows(replica),
+        jobs=_job_rows(replica, _Reports.of(reported.values(), times)),
+        audit=audit,
+    )
+
+
+def _reported(row: GroupRow, report: GroupReport | None, bounds: LogBounds) -> GroupRow:
+    """Return the row with what the group reports of itself, which may be newer than its digest."""
+    if report is None:
+        return row
+    position = max(report.position, -1 if row.published is None else row.published)
+    return evolve(
+        row,
+        published=position,
+        behind=max(0, bounds.end - 1 - position),
+        reported_ms=report.at_ms,
+        gossip=report.gossip,
     )
 
 
@@ -198,20 +255,77 @@ def _group_row(
     )
 
 
-def _job_rows(replica: Replica) -> tuple[JobRow, ...]:
+@frozen
+class _Reports:
+    """Workers by (peer, job, task) with the interval of their report, and times by position."""
+
+    workers: Mapping[tuple[PeerId, JobId, TaskName], tuple[WorkerReport, int]]
+    times: Mapping[Position, int]
+
+    @classmethod
+    def of(cls, reports: Iterable[GroupReport], times: Mapping[Position, int]) -> _Reports:
+        workers = {}
+        told: dict[Position, int] = {}
+        for report in reports:
+            for worker in report.workers:
+                workers[worker.peer, worker.job, worker.task] = (worker, report.interval_ms)
+            told |= {job.since: job.since_ms for job in report.jobs or () if job.since_ms is not None}
+        return cls(workers, told | dict(times))
+
+    def task(self, replica: Replica, job: JobId, row: TaskRow) -> TaskRow:
+        """Return the task's row with times and progress, as far as its workers report them."""
+        found = [
+            known
+            for peer, _, _ in row.workers
+            if (known := self.workers.get((peer, job, row.task))) is not None
+        ]
+        if not found:
+            # A release that reports nothing: when the tasks of the job were divided last.
+            divided = replica.allocation_versions.get(job)
+            return evolve(
+                row, since_ms=None if divided is None or not row.workers else self.times.get(divided)
+            )
+        since = min(worker.since_ms for worker, _ in found)
+        return evolve(
+            row, since_ms=since or None, progress=_progress(found, complete=len(found) == len(row.workers))
+        )
+
+
+def _progress(found: Iterable[tuple[WorkerReport, int]], *, complete: bool) -> Progress:
+    segments, per_s, done_per_s = 0, 0.0, 0.0
+    done: int | None = 0
+    total: int | None = 0
+    for worker, interval_ms in found:
+        segments += worker.segments
+        per_s += worker.recent * 1000 / interval_ms
+        done_per_s += worker.recent_done * 1000 / interval_ms
+        done = None if done is None or worker.done is None else done + worker.done
+        total = None if total is None or worker.total is None else total + worker.total
+    if done is None or total is None or not complete:
+        return Progress(segments, per_s)
+    left = max(0, total - done)
+    left_s = 0.0 if not left else left / done_per_s if done_per_s else None
+    return Progress(segments, per_s, done, total, left_s)
+
+
+def _job_rows(replica: Replica, reports: _Reports) -> tuple[JobRow, ...]:
     rows = []
     reasons = reasons_to_wait(problem(replica))
     for job, known in replica.jobs.items():
         tasks = tuple(
-            TaskRow(
-                task.name,
-                tuple(
-                    (
-                        peer,
-                        replica.slots.get((job, task.name, peer), 0),
-                        replica.peer_states.get(peer, PeerState.IDLE),
-                    )
-                    for peer in replica.allocations.get((job, task.name), ())
+            reports.task(
+                replica,
+                job,
+                TaskRow(
+                    task.name,
+                    tuple(
+                        (
+                            peer,
+                            replica.slots.get((job, task.name, peer), 0),
+                            replica.peer_states.get(peer, PeerState.IDLE),
+                        )
+                        for peer in replica.allocations.get((job, task.name), ())
+                    ),
                 ),
             )
             for task in known.requirements.tasks
@@ -222,7 +336,7 @@ def _job_rows(replica: Replica) -> tuple[JobRow, ...]:
     rows.sort(key=lambda row: row.since)
     rows += [JobRow(job, JobState.COMPLETED, at, None, ()) for job, at in replica.completed.items()]
     rows += [JobRow(job, JobState.KILLED, at, None, ()) for job, at in replica.killed.items()]
-    return tuple(rows)
+    return tuple(evolve(row, since_ms=reports.times.get(row.since)) for row in rows)
 
 
 def as_json(status: FleetStatus) -> dict[str, Any]:
@@ -249,6 +363,8 @@ def as_json(status: FleetStatus) -> dict[str, Any]:
                 "heard_s_ago": None if row.silence is None else row.silence.silent_s,
                 "session_timeout_s": None if row.silence is None else row.silence.timeout_s,
                 "silent": row.silent,
+                "reported_ms": row.reported_ms,
+                "gossip": None if row.gossip is None else asdict(row.gossip),
             }
             for row in status.groups
         ],
@@ -258,6 +374,7 @@ def as_json(status: FleetStatus) -> dict[str, Any]:
                 "state": row.state.value,
                 "reason": row.reason,
                 "since": row.since,
+                "since_ms": row.since_ms,
                 "coordinator": row.coordinator,
                 "tasks": {
                     task.task: [
@@ -266,7 +383,20 @@ def as_json(status: FleetStatus) -> dict[str, Any]:
                     ]
                     for task in row.tasks
                 },
+                "progress": {
+                    task.task: {
+                        "since_ms": task.since_ms,
+                        **asdict(task.progress or Progress(0, 0.0)),
+                        "reported": task.progress is not None,
+                    }
+                    for task in row.tasks
+                },
             }
             for row in status.jobs
         ],
+        "audit": None if status.audit is None else _audit_json(status.audit),
     }
+
+
+def _audit_json(audit: AuditReport) -> dict[str, Any]:
+    return {**asdict(audit), "rules": [asdict(rule) for rule in audit.rules], "verdict": audit.verdict}

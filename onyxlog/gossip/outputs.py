@@ -67,7 +67,7 @@ class GossipCounters:
     """Counts since the messenger began.
 
     `applied`: entries by source; `reads`: reads of entries by reason; `looks`: looks of a sentinel at the
-    log's end; `offered`: events by what became of them.
+    log's end; `offered`: events by what became of them; bytes: of all datagrams that fit this tenancy.
     """
 
     applied: Counter[str] = field(factory=Counter)
@@ -81,3 +81,5 @@ class GossipCounters:
     repairs_given: int = 0
     mismatches: int = 0
     begun_again: int = 0
+    received_bytes: int = 0
+    sent_bytes: int = 0

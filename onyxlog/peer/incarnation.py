@@ -28,6 +28,7 @@ from onyxlog.peer.metrics import PeerMetrics
 from onyxlog.peer.outbox import Outbox
 from onyxlog.peer.publishing import DigestPublisher, path_of
 from onyxlog.peer.recording import Recorder
+from onyxlog.peer.reporting import Counted, JobTimes, Reporter, report_of
 from onyxlog.peer.settings import GroupSettings
 from onyxlog.peer.task_runner import MakeRunner, PlaneStatistics, TaskRunner, WorkerStatistics
 from onyxlog.peer.turns import Act, Append, Truncate, Turn
@@ -53,6 +54,7 @@ from onyxlog.replica.effects import (
 )
 from onyxlog.replica.replica import JoinMode, Replica
 from zraft_client.errors import ClientError
+from zraft_core.fleets import GroupReport, report_path
 
 SLICE_S: Final = 0.01
 """The time for which entries are played before others on the loop have a turn, above all the session's
@@ -112,6 +114,9 @@ class Incarnation:
         self._publisher = DigestPublisher(
             port, group, every=settings.digests_every, quiet_s=settings.digest_after_quiet_s
         )
+        self._reporter = Reporter(port, group, every_s=settings.report_every_s, look=self._report)
+        self._counted = Counted(_now_ms(), {})
+        self._job_times = JobTimes()
         self._workers: Workers | None = None
 
     # -- what its tasks may use
@@ -202,6 +207,7 @@ class Incarnation:
         await self._show_life(core)
         self._spawn(self._outbox.run())
         self._spawn(self._publisher.run())
+        self._spawn(self._reporter.run())
         self._spawn(self._read(self._source))
         self._carry_out(core.begin(self._runner.site, _now_ms()))
         log.info("group begins", group=self._group, origin=origin.position)
@@ -325,7 +331,9 @@ class Incarnation:
 
     def _take(self, entry: Entry) -> Turn:
         now_ms = _now_ms()
+        before = self.core.replica
         turn = self.core.take(entry, now_ms)
+        self._job_times.note(before, self.core.replica, entry.record.at_ms)
         if self._recorder is not None and self.core.version == entry.position:
             self._recorder.applied(entry, self.core.replica, self.core.chain)
         self._publisher.applied(self.core.version, self.core.chain)
@@ -338,6 +346,21 @@ class Incarnation:
         if self._recorder is not None:
             self._recorder.origin(core.replica, core.chain)
             self._recorder.flush()
+
+    def _report(self) -> GroupReport | None:
+        """Return what the group reports of itself now; None until it is a member."""
+        if not self.core.joined:
+            return None
+        before, self._counted = self._counted, Counted(_now_ms(), dict(self.worker_statistics()))
+        return report_of(
+            self._group,
+            self.replica,
+            self.running,
+            self._counted,
+            before,
+            self.gossip_counters(),
+            self._job_times,
+        )
 
     def _show(self) -> None:
         """Tell everybody who looks at the replica."""
@@ -462,6 +485,7 @@ class Incarnation:
         log.info("origin stored", group=self._group, position=truncate.origin.position)
         for group in truncate.forgotten:
             await self._port.remove_state(path_of(group))
+            await self._port.remove_state(report_path(group))
 
 
 def _now_ms() -> int:

@@ -36,6 +36,8 @@ GOSSIP_COUNTERS: Final = {
     "onyxlog_gossip_repairs_asked_total": "Questions to other groups for entries that are missing.",
     "onyxlog_gossip_repairs_given_total": "Entries given to others that asked.",
     "onyxlog_gossip_mismatches_total": "Entries that did not fit the digest chain.",
+    "onyxlog_gossip_received_bytes_total": "Bytes of datagrams that came from other groups.",
+    "onyxlog_gossip_sent_bytes_total": "Bytes of datagrams that were sent to other groups.",
     "onyxlog_gossip_begun_again_total": "Times that this group went on from the log's origin.",
 }
 GOSSIP_BY: Final = {

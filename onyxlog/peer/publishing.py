@@ -13,6 +13,7 @@ from onyxlog.errors import EntryError
 from onyxlog.ids import GroupId, Position
 from onyxlog.peer.log.port import LogPort
 from zraft_client.errors import FailedError, SessionExpiredError
+from zraft_core.fleets import DIGESTS
 from zraft_core.messagepack import shown, unpack
 
 FORMAT: Final = 1
@@ -31,7 +32,7 @@ class Published:
 
 def path_of(group: GroupId) -> str:
     """Return where a group publishes, below the tenancy's `state/`."""
-    return f"digests/{group}"
+    return f"{DIGESTS}/{group}"
 
 
 def encode(published: Published) -> bytes:

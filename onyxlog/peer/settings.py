@@ -10,6 +10,7 @@ from onyxlog.replica.replica import Parameters
 
 DIGESTS_EVERY: Final = 1_000
 DIGEST_AFTER_QUIET_S: Final = 5.0
+REPORT_EVERY_S: Final = 5.0
 LEAVE_TIMEOUT_S: Final = 10.0
 
 
@@ -19,7 +20,8 @@ class GroupSettings:
 
     `name`: what the ids of its incarnations begin with, for people. `offers`: the tags of each virtual peer.
     `join_once`: an aborted join is not tried again. `digests_every`: entries between published digests;
-    `digest_after_quiet_s`: when the newest is published although fewer came. `leave_timeout_s`: how long a
+    `digest_after_quiet_s`: when the newest is published although fewer came. `report_every_s`: how often progress is
+    reported while tasks run. `leave_timeout_s`: how long a
     stop may take before the session is simply ended.
     """
 
@@ -29,4 +31,5 @@ class GroupSettings:
     join_once: bool = False
     digests_every: int = field(default=DIGESTS_EVERY, validator=validators.ge(1))
     digest_after_quiet_s: float = field(default=DIGEST_AFTER_QUIET_S, validator=validators.gt(0))
+    report_every_s: float = field(default=REPORT_EVERY_S, validator=validators.gt(0))
     leave_timeout_s: float = field(default=LEAVE_TIMEOUT_S, validator=validators.gt(0))

@@ -20,13 +20,21 @@ from onyxlog.replica.replica import Replica
 
 @frozen
 class WorkerStatistics:
-    """Counts since the worker began; `pending`: roots of an input that are not acknowledged now."""
+    """Counts since the worker began.
+
+    `pending`: roots of an input that are not acknowledged now. `began_ms`: when the worker began, in ms since 1970;
+    0 if nobody noted it. `done`, `total`: how far an input has read its partitions, in their positions; None if the
+    task is no input, or does not know where it ends.
+    """
 
     batches: int = 0
     segments: int = 0
     emitted: int = 0
     pending: int = 0
     replayed: int = 0
+    began_ms: int = 0
+    done: int | None = None
+    total: int | None = None
 
 
 @frozen

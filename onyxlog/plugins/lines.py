@@ -29,15 +29,20 @@ def _checked_format(context: PluginContext, form: str) -> bool:
 
 
 class LinesReader:
-    """Reader of the lines that begin at `first` <= offset < `end`."""
+    """Reader of the lines that begin at first <= offset < end, which are `partition`."""
 
     def __init__(
-        self, context: PluginContext, file: BinaryIO, position: int, end: int, as_json: bool
+        self,
+        context: PluginContext,
+        file: BinaryIO,
+        position: int,
+        partition: tuple[int, int],
+        as_json: bool,
     ) -> None:
         self._context = context
         self._file = file
         self._position = position
-        self._end = end
+        self._first, self._end = partition
         self._json = as_json
 
     async def read(self, count: int) -> Chunk:
@@ -76,6 +81,11 @@ class LinesReader:
     def exhausted(self) -> bool:
         """True when all lines of the partition were read."""
         return self._position >= self._end
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The offsets of the partition."""
+        return min(self._first, self._end), self._end
 
     async def close(self) -> None:
         """Close the file."""
@@ -122,7 +132,7 @@ class LinesInput:
             file.seek(begin - 1)
             position = begin - 1 + len(file.readline())
         file.seek(position)
-        return LinesReader(self._context, file, position, end, self._json)
+        return LinesReader(self._context, file, position, (begin, end), self._json)
 
     async def close(self) -> None:
         """Do nothing."""

@@ -81,6 +81,18 @@ class Reader(Protocol):
         """Free what the reader holds."""
 
 
+def extent_of(reader: Reader) -> tuple[int, int] | None:
+    """Return the first position of a reader's partition and the one behind its last.
+
+    They are what the reader's attribute `extent` says. It is None, or missing, where the end is not known. It is for
+    people, who see how much is left to read.
+    """
+    match getattr(reader, "extent", None):
+        case (int(first), int(end)) if 0 <= first <= end:
+            return first, end
+    return None
+
+
 class Input(Protocol):
     """A source in partitions, which the workers of the task divide among them.
 

@@ -38,6 +38,11 @@ class StrideReader:
         """True when all segments were read."""
         return self._position >= self._length
 
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The numbers of the segments in this partition."""
+        return 0, self._length
+
     async def close(self) -> None:
         """Do nothing."""
 

@@ -121,6 +121,11 @@ class ZnodesReader:
         """True when the directory's end, as it was at the beginning, is reached."""
         return self._end is not None and self._position >= self._end
 
+    @property
+    def extent(self) -> tuple[int, int] | None:
+        """The positions up to the end, if there is one."""
+        return None if self._end is None else (0, self._end)
+
     async def close(self) -> None:
         """Do nothing."""
 

@@ -74,6 +74,9 @@ class Producer(TaskWorker):
     def _replayed(self) -> int:
         return 0 if self._pending_roots is None else self._pending_roots.replayed
 
+    def _progress(self) -> tuple[int, int] | None:
+        return None if self._opened is None else self._opened.progress()
+
     async def _positions(self, mine: range) -> dict[int, int]:
         """Read from the service where reading of these partitions continues."""
         paths = {partition: position_path(self.job.id, self.task.name, partition) for partition in mine}

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from onyxlog.jobs.acking import Frontier, Roots
-from onyxlog.plugins.plugin import Chunk, Input, Reader
+from onyxlog.plugins.plugin import Chunk, Input, Reader, extent_of
 from onyxlog.tasks.items import Batch
 
 Token = tuple[int, int]
@@ -41,6 +41,18 @@ class Partitions:
     def exhausted(self) -> bool:
         """True when all partitions were read to their end."""
         return not self._turns
+
+    def progress(self) -> tuple[int, int] | None:
+        """Return how many positions were read, and how many there are; None unless every reader knows its extent."""
+        done = total = 0
+        for partition, reader in self._readers.items():
+            extent = extent_of(reader)
+            if extent is None:
+                return None
+            first, end = extent
+            total += end - first
+            done += min(max(self.positions[partition], first), end) - first
+        return done, total
 
     async def read(self, count: int) -> tuple[int, Chunk] | None:
         """Return (partition, chunk) of the next partition that has anything; None if none has now."""

@@ -8,6 +8,7 @@ batches.
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from random import Random
@@ -118,6 +119,8 @@ class TaskWorker(ABC):
         """The number of the checkpoint that was taken last, or begun from."""
         self._next_tick = 0.0
         self._batches = self._segments = self._emitted = 0
+        self._began_ms = time.time_ns() // 1_000_000
+        """For people only: the clock of this machine."""
 
     # -- its life
 
@@ -170,8 +173,16 @@ class TaskWorker(ABC):
 
     def statistics(self) -> WorkerStatistics:
         """Return the counts of batches and segments."""
+        done, total = self._progress() or (None, None)
         return WorkerStatistics(
-            self._batches, self._segments, self._emitted, self._pending(), self._replayed()
+            self._batches,
+            self._segments,
+            self._emitted,
+            self._pending(),
+            self._replayed(),
+            self._began_ms,
+            done,
+            total,
         )
 
     @property
@@ -276,6 +287,10 @@ class TaskWorker(ABC):
 
     def _replayed(self) -> int:
         return 0
+
+    def _progress(self) -> tuple[int, int] | None:
+        """Return how far the worker has read, and how far there is to read, if it knows both."""
+        return None
 
     # -- channels
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
+from onyxlog.api import publish_audit
+from onyxlog.peer.log.native import native_ports
 from tests.console.browser import (
     DOWN,
     END,
@@ -29,6 +32,8 @@ from tests.console.browser import (
     why_no_browser,
 )
 from tests.console.servers import TOKEN, ConsoleCluster
+from tests.onyxlog.peer_processes import ROOT, Processes
+from zraft_core.fleets import AuditReport, RuleVerdict
 
 pytestmark = [
     pytest.mark.long,
@@ -224,3 +229,83 @@ def test_a_follower_links_its_leader_and_a_killed_server_is_told_of(
     cluster.start(follower)
     cluster.wait_ready()
     browser.wait(lambda: "has not answered" not in browser.text(), "the page to see that the server is back")
+
+
+JOB: Final = """
+id = "numbers"
+workflow = [["in", "out"]]
+[[catalog]]
+name = "in"
+kind = "input"
+max_peers = 1
+plugin = { name = "generated", options = { function = "numbers_of_tests:number", count = 1000000 } }
+[[catalog]]
+name = "out"
+kind = "output"
+max_peers = 1
+plugin = { name = "null" }
+"""
+NUMBERS: Final = """
+import time
+
+def number(n):
+    time.sleep(0.001)
+    return {"n": n}
+"""
+AUDITED: Final = AuditReport(
+    1_700_000_000_000,
+    "three servers",
+    "1.0",
+    65,
+    (
+        RuleVerdict("S1", "votes", "holds"),
+        RuleVerdict("S2", "logs", "broken", 3),
+        RuleVerdict("S3", "leaders", "no data"),
+    ),
+)
+
+
+def test_a_fleet_is_shown_while_it_works_with_its_jobs_their_progress_and_the_last_audit(
+    cluster: ConsoleCluster, browser: Browser, tmp_path: Path
+) -> None:
+    """The last test of this file: what it leaves behind, the others would see."""
+    (tmp_path / "numbers_of_tests.py").write_text(NUMBERS)
+    (tmp_path / "job.toml").write_text(JOB)
+    leader = cluster.wait_ready()
+    with Processes(
+        tmp_path, cluster.hosts(), ["--peers", "1", "--report-every", "0.5", "--gossip", "pool"]
+    ) as peers:
+        for name in ("first", "second"):
+            peers.start(name)
+        browser.open(cluster.page(leader, "#/peers"))
+        browser.wait_text("first-", "second-", "No audit is published", "There are no jobs")
+        onyxlog(cluster, tmp_path, "submit-job", "job.toml")
+        asyncio.run(publish_audit(native_ports(cluster.hosts(), "default"), AUDITED))
+        # without a click: the page follows
+        browser.wait_text("numbers", "running", "Entries from peers", "three servers", "2023-11-14", "1 of 1")
+        browser.wait(lambda: browser.run("return document.querySelector('progress')?.value > 0"), "progress")
+        for is_dark in (False, True):
+            browser.dark(is_dark=is_dark)
+            for size in (WIDE, NARROW):
+                browser.size(*size)
+                seen = f"{'dark' if is_dark else 'light'}-{size[0]}-fleet"
+                picture(browser, tmp_path, seen)
+                assert browser.unlabelled() == [], seen
+                assert browser.faint() == [], seen
+                assert not browser.overflows(), seen
+        peers.kill(["second"])
+        browser.wait_text("waiting")
+        browser.wait(lambda: "second-" not in browser.text(), "the group that was killed to go")
+        onyxlog(cluster, tmp_path, "kill-job", "numbers")
+        browser.wait_text("killed")
+        assert browser.errors() == []
+
+
+def onyxlog(servers: ConsoleCluster, directory: Path, *words: str) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "onyxlog", *words, "--connect", servers.hosts()],
+        check=True,
+        timeout=120,
+        env=servers.environment(0) | {"PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"},
+        cwd=directory,
+    )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,6 +70,24 @@ class Console:
         assert found.returncode == code, found.stdout + found.stderr
         return found.stdout + found.stderr
 
+    def watched(self, *arguments: str, lines: int) -> list[Any]:
+        """The first looks of a command with --watch, which Ctrl-C then ends without an error."""
+        with subprocess.Popen(
+            [*INSTALLED, *arguments],
+            env=environment(self._hosts),
+            cwd=self._directory,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as running:
+            assert running.stdout is not None
+            found = [json.loads(running.stdout.readline()) for _ in range(lines)]
+            running.send_signal(signal.SIGINT)
+            _, told = running.communicate(timeout=60)
+            assert running.returncode == 0, told
+            assert not told
+        return found
+
     def succeeds(self, *arguments: str) -> bool:
         try:
             self(*arguments)
@@ -95,7 +116,9 @@ def test_a_job_from_a_file_runs_on_peers_and_everything_can_be_seen(
     onyxlog = Console(tmp_path, cluster.hosts())
     assert "no peer was ever started" in onyxlog("status", code=1)
     (port,) = free_ports(1)
-    with Processes(tmp_path, cluster.hosts(), ["--peers", "2", "--digest-after-quiet", "0.2"]) as processes:
+    with Processes(
+        tmp_path, cluster.hosts(), ["--peers", "2", "--digest-after-quiet", "0.2", "--report-every", "0.2"]
+    ) as processes:
         first: PeerProcess = processes.start("first", ["--metrics", f"127.0.0.1:{port}"])
         processes.start("second")
         url = f"http://127.0.0.1:{port}"
@@ -114,6 +137,14 @@ def test_a_job_from_a_file_runs_on_peers_and_everything_can_be_seen(
         assert waits in onyxlog("status")
         (large,) = json.loads(onyxlog("status", "--json"))["jobs"]
         assert (large["state"], large["reason"]) == ("waiting", waits)
+        assert abs(large["since_ms"] - time.time() * 1000) < 120_000
+
+        def reported() -> bool:
+            groups = json.loads(onyxlog("status", "--output", "json"))["groups"]
+            return all(group["reported_ms"] is not None and group["behind"] == 0 for group in groups)
+
+        wait_until(reported, "both to report of themselves")
+        assert onyxlog.watched("status", "--watch", "--interval", "0.1", "--json", lines=2)
         assert f"it waits: {waits}" in onyxlog("await-job", "large", "--timeout", "0.1", code=1)
         onyxlog("kill-job", "large")
         assert "double: completed" in onyxlog("submit-job", "job.toml", "--wait", "--timeout", "100")

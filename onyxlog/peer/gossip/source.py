@@ -226,6 +226,7 @@ class GossipSource:
             return
         self._addresses[sender] = source
         if self._messenger is not None:
+            self._messenger.counters.received_bytes += len(datagram)
             self._messenger.receive(sender, message, self._now())
             self._changed()
 
@@ -241,6 +242,7 @@ class GossipSource:
                 unknown = True
             else:
                 self._link.send(address, datagram)
+                self.counters.sent_bytes += len(datagram)
         if unknown and self._loop.time() - self._looked_at > LOOK_AGAIN_S:
             self._looked_at = self._loop.time()
             self._spawn(self._look_again())

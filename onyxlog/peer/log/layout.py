@@ -12,12 +12,10 @@ from onyxlog.ids import GroupId, JobId, Position
 from onyxlog.replica.replica import JoinMode, Parameters
 from onyxlog.scheduling.requirements import JobScheduler
 from zraft_core.errors import ConfigError
+from zraft_core.fleets import ENTRY_PREFIX, JOBS, LOG, NAME_CHARACTERS_MAX, ORIGIN, PULSES, STATE, TOP
 from zraft_core.messagepack import shown
 
-TOP: Final = "/onyx"
-ENTRY_PREFIX: Final = "entry-"
 DIGITS: Final = 10
-NAME_CHARACTERS_MAX: Final = 200
 
 
 def checked_name(name: str, what: str) -> str:
@@ -56,7 +54,7 @@ class LogLayout:
     @property
     def log(self) -> str:
         """The directory of entries; nothing else is in it."""
-        return f"{self.root}/log"
+        return f"{self.root}/{LOG}"
 
     @property
     def entry_stem(self) -> str:
@@ -66,7 +64,7 @@ class LogLayout:
     @property
     def origin(self) -> str:
         """The znode of the origin."""
-        return f"{self.root}/origin/origin"
+        return f"{self.root}/{ORIGIN}"
 
     @property
     def parameters(self) -> str:
@@ -76,7 +74,7 @@ class LogLayout:
     @property
     def directories(self) -> tuple[str, ...]:
         """The directories in the order in which they can be made."""
-        below = ("log", "origin", "pulse", "jobs", "state", "writers")
+        below = (LOG, "origin", PULSES, JOBS, STATE, "writers")
         return (TOP, self.root, *(f"{self.root}/{name}" for name in below))
 
     def entry(self, position: Position) -> str:
@@ -90,7 +88,7 @@ class LogLayout:
     @property
     def pulses(self) -> str:
         """The directory of pulses."""
-        return f"{self.root}/pulse"
+        return f"{self.root}/{PULSES}"
 
     def pulse(self, group: GroupId) -> str:
         """Return the znode of a group's pulse.
@@ -106,7 +104,7 @@ class LogLayout:
         Raises:
             ConfigError: the id is no valid name.
         """
-        return f"{self.root}/jobs/{checked_name(job, 'job')}"
+        return f"{self.root}/{JOBS}/{checked_name(job, 'job')}"
 
     def writer(self, session: int) -> str:
         """Return the znode that counts the appends of a session over ZooKeeper's protocol."""
@@ -115,10 +113,10 @@ class LogLayout:
     def state(self, path: str) -> str:
         """Return a path below `state/`; `path` "" is the directory itself."""
         if not path:
-            return f"{self.root}/state"
+            return f"{self.root}/{STATE}"
         for name in path.split("/"):
             checked_name(name, f"state {path!r}")
-        return f"{self.root}/state/{path}"
+        return f"{self.root}/{STATE}/{path}"
 
 
 def parents(path: str) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from onyxlog.access import NOBODY, Access, Acl
 from onyxlog.ids import GroupId, Position
 from onyxlog.peer.log.entries import overtaken
-from onyxlog.peer.log.layout import ENTRY_PREFIX, TOP, LogLayout
+from onyxlog.peer.log.layout import LogLayout
 from onyxlog.peer.log.parts import PART_BYTES, Head, encode_head
 from onyxlog.peer.log.port import LogBounds, OpenPort, Silence
 from onyxlog.peer.log.stored import LogCounters, StoredLog
@@ -31,6 +31,7 @@ from zraft_client.subscriptions import RESUBSCRIBED, Subscription
 from zraft_client.values import ConnectionState, Created, LogEntry, Owners, Stat, Znode
 from zraft_core.address import parse_address
 from zraft_core.errors import Code, ConfigError
+from zraft_core.fleets import ENTRY_PREFIX, TOP
 
 S = TypeVar("S", bound=Subscription[Any])
 

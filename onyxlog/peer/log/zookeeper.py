@@ -24,7 +24,7 @@ from onyxlog.access import NOBODY, OPEN_TO_ALL, Access, Acl
 from onyxlog.errors import UnsupportedError
 from onyxlog.ids import GroupId, Position
 from onyxlog.peer.log.kazoo_session import RETRY_MAX_DELAY_S, KazooSession, translated
-from onyxlog.peer.log.layout import TOP, LogLayout
+from onyxlog.peer.log.layout import LogLayout
 from onyxlog.peer.log.parts import PART_BYTES, Head, decode_head, encode_head
 from onyxlog.peer.log.port import LogBounds, OpenPort
 from onyxlog.peer.log.stored import LogCounters, StoredLog, not_begun
@@ -38,6 +38,7 @@ from zraft_client.errors import (
 )
 from zraft_client.values import Stat, Znode
 from zraft_core.errors import Code
+from zraft_core.fleets import TOP
 
 POLL_S: Final = 15.0
 RETRY_S: Final = 0.2

@@ -76,6 +76,12 @@ def test_what_is_wrong_is_told_before_spark_starts(
     assert sorted(data.rglob("*")) == before, "nothing is made either"
 
 
+def test_that_nobody_listens_where_to_publish_is_told_before_spark_starts(data: Path, closed: int) -> None:
+    result = run(f"audit good --publish --connect 127.0.0.1:{closed}")
+    assert result.exit_code == 2, result.output
+    assert f"127.0.0.1:{closed}: Connection refused" in result.output
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [

@@ -16,6 +16,7 @@ from onyxlog.audits.jobs.auditing import CheckResult, Verdict
 from onyxlog.audits.measurements import Measurements
 from onyxlog.audits.report.findings import Findings, as_json, rule_results
 from onyxlog.audits.report.page import page
+from onyxlog.audits.report.published import summary_of
 from onyxlog.audits.report.terminal import show
 from onyxlog.audits.rules.catalogue import RULES
 from onyxlog.audits.rules.check import judged
@@ -24,6 +25,7 @@ from onyxlog.audits.thesis_tables import thesis_tables
 from onyxlog.main import main
 from tests.onyxlog.audits.planted import PLANTS
 from tests.onyxlog.audits.sound import Tables, sound
+from zraft_core.fleets import decode_audit, encode_audit
 
 
 def measurements(tables: Tables) -> Measurements:
@@ -174,3 +176,12 @@ def test_the_command_lists_the_rules_and_what_they_read() -> None:
     shown = CliRunner().invoke(main, ["audit", "--list", "--rules", "S17"])
     assert shown.exit_code == 0
     assert shown.output.splitlines()[1] == "      deliveries of all logs have one order (deliveries)"
+
+
+def test_what_is_published_has_the_verdict_on_each_rule_and_no_witness() -> None:
+    broken = summary_of(findings_of(PLANTS["a_later_leader_overwrites"].tables()), 5)
+    assert decode_audit(encode_audit(broken), "audit") == broken
+    assert (broken.verdict, broken.at_ms, broken.title, broken.seconds) == ("broken", 5, "/data/<cluster>", 3)
+    assert [rule.rule for rule in broken.rules] == [*RULES]
+    assert {rule.violations > 0 for rule in broken.rules if rule.verdict == "broken"} == {True}
+    assert summary_of(findings_of(sound()), 5).verdict == "holds"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 import pytest
 from prometheus_client import CollectorRegistry
@@ -27,6 +29,9 @@ from tests.onyxlog.peer.test_messenger import Gossiping, note_all
 from tests.onyxlog.simulation.memory_log import MemoryLog
 
 pytestmark = pytest.mark.loops("virtual")
+
+REPORTED: Final = {"began_ms", "done", "total"}
+"""What people see in `onyxlog status`: when a worker began is no count, and positions have the units of their source."""
 
 
 class CountingRunner(IdleRunner):
@@ -60,7 +65,7 @@ def test_everything_that_is_counted_is_a_metric() -> None:
     def counted(*metrics: str) -> set[str]:
         return set(map(counter_field, metrics))
 
-    assert names(WorkerStatistics) == counted(*TASK_COUNTERS) | {"pending"}
+    assert names(WorkerStatistics) == counted(*TASK_COUNTERS) | {"pending"} | REPORTED
     assert names(PlaneStatistics) == counted(*CHANNEL_COUNTERS)
     assert names(GossipCounters) == counted(*GOSSIP_COUNTERS, *GOSSIP_BY)
 

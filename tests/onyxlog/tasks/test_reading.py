@@ -50,3 +50,43 @@ def test_reading_goes_on_at_the_first_segment_that_is_under_way() -> None:
     assert pending.positions() == {0: 20}
     pending.settle(acked(first)[1:])
     assert pending.positions() == {0: 50}
+
+
+async def test_progress_counts_what_was_read_of_all_partitions(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_text("0123456\n" * 10)
+    source = LinesInput(context(), str(path), partitions=2)
+    both = await Partitions.open(source, range(2), {})
+    assert both.progress() == (0, 80)
+    await both.read(2)
+    await both.read(1)
+    assert both.progress() == (24, 80)
+    while not both.exhausted:
+        await both.read(10)
+    assert both.progress() == (80, 80)
+    await both.close()
+    (one,) = (await Partitions.open(source, [1], {1: 56}),)
+    assert one.progress() == (16, 40), "where the checkpoint had read to"
+    await one.close()
+
+
+class Endless:
+    """A reader of somebody's own, which knows nothing of extents."""
+
+    exhausted = False
+
+    async def read(self, count: int) -> Chunk:
+        return Chunk([], [], 0)
+
+    async def close(self) -> None:
+        return
+
+
+class Mistaken(Endless):
+    extent = (7, 3)
+
+
+def test_a_reader_that_does_not_know_its_end_makes_no_progress_known() -> None:
+    assert Partitions({0: Endless()}, {}).progress() is None
+    assert Partitions({0: Mistaken()}, {}).progress() is None
+    assert Partitions({}, {}).progress() == (0, 0)

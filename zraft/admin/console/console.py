@@ -21,6 +21,21 @@ from attrs import frozen
 
 from zraft.admin.console.assets import ASSETS, Asset
 from zraft.admin.console.encoding import json_of
+from zraft.admin.console.fleets import (
+    FLEETS_MAX,
+    GROUPS_MAX,
+    JOBS_SHOWN_MAX,
+    REPORT_BYTES_MAX,
+    REPORTS_BYTES_MAX,
+    FleetRead,
+    Pulse,
+    Told,
+    audit_of,
+    fleet_of,
+    owners_requests,
+    pulses_of,
+    told_of,
+)
 from zraft.admin.console.holdings import sessions_of, watches_of
 from zraft.admin.console.nodes import node_of
 from zraft.admin.console.overview import overview_of, pages_of
@@ -35,13 +50,24 @@ from zraft.admin.console.topics import (
     records_of,
     topics_of,
 )
-from zraft.admin.console.values import Caller, Child, Children, Done, Refusal
+from zraft.admin.console.values import Caller, Child, Children, Done, Fleets, Refusal
 from zraft.program.http_service import HEADERS, HttpService, Post, text
 from zraft.program.limited_log import LimitedLog
 from zraft.server.clients.authentication.sasl import AuthenticationError
 from zraft.server.operators.inner_clients import InnerClients, Message
 from zraft.server.operators.status import AdminReports
 from zraft_core.errors import Code
+from zraft_core.fleets import (
+    AUDIT,
+    DIGESTS,
+    ENTRY_PREFIX,
+    JOBS,
+    LOG,
+    PULSES,
+    STATE,
+    TOP,
+    report_path,
+)
 from zraft_core.wire.native.failures import text_of
 from zraft_core.znodes.acl import Ids
 
@@ -133,12 +159,13 @@ class Console:
             "/console/topics": self._topics,
             "/console/records": self._records,
             "/console/consumers": self._consumers,
+            "/console/fleets": self._fleets,
         }
 
     @property
     def patient(self) -> tuple[str, ...]:
         """The routes that wait for the server's turn, or for partitions."""
-        return ("/console/topics", "/console/records", "/console/consumers")
+        return ("/console/topics", "/console/records", "/console/consumers", "/console/fleets")
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -454,6 +481,76 @@ class Console:
         answers = await self._ask(request, asked) if asked else []
         return _json(consumers_of(topic, groups, answers, self._pages()))
 
+    # -- fleets of peers
+
+    async def _fleets(self, request: web.Request) -> web.Response:
+        refused = self._no_look(request)
+        if refused is not None:
+            return refused
+        assert self._clients is not None, "who may look has a server"
+        found = self._clients.names(TOP, self._ids(request))
+        if isinstance(found, Code):
+            return _json(Fleets((), 0)) if found is Code.NO_NODE else _no(found, TOP)
+        names = nsmallest(FLEETS_MAX, found)
+        asked = owners_requests([f"{TOP}/{name}/{PULSES}" for name in names])
+        owners = {answer.get("id"): answer for answer in (await self._ask(request, asked) if asked else ())}
+        shown = [
+            fleet_of(
+                await self._read_fleet(name, owners.get(number, {}), self._ids(request)),
+                round(time.time() * 1000),
+            )
+            for number, name in enumerate(names, 1)
+        ]
+        return _json(Fleets(tuple(shown), len(found) - len(names)))
+
+    async def _read_fleet(self, tenancy: str, owners: Message, ids: Ids) -> FleetRead:
+        """Read what a fleet publishes. The loop gets its turn after each group."""
+        clients = self._clients
+        assert clients is not None, "who may look has a server"
+        root = f"{TOP}/{tenancy}"
+        pulses: Sequence[Pulse]
+        if owners.get("success"):
+            pulses, total = pulses_of(owners)[:GROUPS_MAX], len(owners["owners"])
+        else:  # too many, for example: then without what their sessions are
+            names = _listed(clients.names(f"{root}/{PULSES}", ids))
+            pulses, total = [Pulse(name) for name in nsmallest(GROUPS_MAX, names)], len(names)
+        told: dict[str, Told] = {}
+        wrong: list[str] = []
+
+        def data(path: str) -> tuple[bytes | None, int | None]:
+            found = clients.look(f"{root}/{STATE}/{path}", REPORT_BYTES_MAX, ids)
+            return (None, None) if isinstance(found, Code) else (found.data, found.stat.mtime)
+
+        size = passed_over = 0
+        for pulse in pulses:
+            digest, _ = data(f"{DIGESTS}/{pulse.group}")
+            report, written_ms = data(report_path(pulse.group))
+            size += len(report or b"")
+            if size > REPORTS_BYTES_MAX:
+                report, passed_over = None, passed_over + 1
+            told[pulse.group], fault = told_of(report, written_ms, digest, pulse.group)
+            wrong += [fault] if fault else []
+            await asyncio.sleep(0)
+        if passed_over:
+            wrong.insert(0, f"reports of {passed_over} groups are not read, as there is too much of them")
+        audit, fault = audit_of(data(AUDIT)[0])
+        wrong += [fault] if fault else []
+        end = clients.log_end(f"{root}/{LOG}", ENTRY_PREFIX, ids)
+        log_node = clients.look(f"{root}/{LOG}", 0, ids)
+        jobs = _listed(clients.names(f"{root}/{JOBS}", ids))
+        return FleetRead(
+            tenancy,
+            None if isinstance(end, Code) else end,
+            None if isinstance(log_node, Code) else log_node.stat.num_children,
+            tuple(pulses),
+            total,
+            told,
+            nsmallest(JOBS_SHOWN_MAX, jobs),
+            len(jobs),
+            audit,
+            tuple(wrong),
+        )
+
     async def _ask(self, request: web.Request, messages: Sequence[Message]) -> list[Message]:
         """Return the answers to requests that are made as the caller, as far as they come in time."""
         assert self._clients is not None, "who may look has a server"
@@ -477,6 +574,11 @@ class Console:
         finally:
             client.end()
         return answers
+
+
+def _listed(found: list[str] | Code) -> list[str]:
+    """Return names, or none where the caller sees none."""
+    return [] if isinstance(found, Code) else found
 
 
 async def _next_names(names: Sequence[str], after: str) -> list[str]:

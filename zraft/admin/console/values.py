@@ -357,3 +357,136 @@ class Consumers:
     consumers: tuple[ConsumerRow, ...]
     elsewhere: tuple[Elsewhere, ...]
     left_out: int
+
+
+# -- fleets of peers
+
+
+@frozen
+class GossipNumbers:
+    """Gossip of one group, or of several together, since they began; see `zraft_core.fleets.GossipReport`."""
+
+    from_peers: int
+    from_servers: int
+    own: int
+    redundant: int
+    received_bytes: int
+    sent_bytes: int
+
+
+@frozen
+class FleetGroup:
+    """A group of peers whose session lives.
+
+    Attributes:
+        silent_ms: how long the servers have heard nothing of it; None unless this server leads or the group is its client.
+        timeout_ms: after so long a silence the group is out.
+        position: the entry that it had applied when it told of it last; None if it has not yet.
+        behind: entries between that and the log's end.
+        reported_ms: how long ago it reported, by this server's clock; None if it has not, as peers of earlier releases.
+        peers, busy: its virtual peers, and those with a task.
+    """
+
+    group: str
+    silent_ms: int | None
+    timeout_ms: int | None
+    position: int | None
+    behind: int | None
+    reported_ms: int | None
+    peers: int | None
+    busy: int | None
+    gossip: GossipNumbers | None
+
+
+@frozen
+class FleetWorker:
+    """A virtual peer that runs a task, as its group reported it; times are of the group's clock."""
+
+    peer: str
+    slot: int
+    since_ms: int
+    segments: int
+
+
+@frozen
+class FleetTask:
+    """A task with those who run it.
+
+    `done`, `total` and `left_ms` are None unless all of them know them; `per_s` is the sum of their rates.
+    """
+
+    task: str
+    workers: tuple[FleetWorker, ...]
+    since_ms: int
+    segments: int
+    per_s: float
+    done: int | None
+    total: int | None
+    left_ms: int | None
+
+
+@frozen
+class FleetJob:
+    """A job; `state` "unknown": its specification is there, and no group tells more. `since` is a position of the log."""
+
+    job: str
+    state: str
+    since: int | None
+    since_ms: int | None
+    tasks: tuple[FleetTask, ...]
+
+
+@frozen
+class RuleShown:
+    """A rule of an audit and the verdict on it."""
+
+    rule: str
+    title: str
+    verdict: str
+    violations: int
+
+
+@frozen
+class AuditShown:
+    """The audit that was published last, by `onyxlog audit --publish`."""
+
+    at_ms: int
+    title: str
+    version: str
+    seconds: int
+    verdict: str
+    rules: tuple[RuleShown, ...]
+
+
+@frozen
+class Fleet:
+    """A fleet of peers.
+
+    Attributes:
+        tenancy: its name.
+        end: the position that the next entry of its log gets; None if there is no log, or the caller may not read it.
+        entries: entries that are there.
+        groups, jobs: in order; of more than are shown, the numbers are in `…_left_out`.
+        gossip: of all groups together; None if none gossips.
+        audit: None if none was published.
+        unreadable: what is stored there and cannot be read, and why.
+    """
+
+    tenancy: str
+    end: int | None
+    entries: int | None
+    groups: tuple[FleetGroup, ...]
+    groups_left_out: int
+    jobs: tuple[FleetJob, ...]
+    jobs_left_out: int
+    gossip: GossipNumbers | None
+    audit: AuditShown | None
+    unreadable: tuple[str, ...]
+
+
+@frozen
+class Fleets:
+    """Fleets by name; `left_out` are not in the list."""
+
+    fleets: tuple[Fleet, ...]
+    left_out: int

@@ -23,6 +23,7 @@ from zraft.server.clients.authentication.proofs import logged_in_ids, meets
 from zraft.server.clients.authentication.sasl import AuthenticationError
 from zraft.server.engine.driver import Driver
 from zraft.tree import reads
+from zraft.tree.log_reads import read_log
 from zraft_core.errors import Code
 from zraft_core.znodes.acl import Acl, Ids
 from zraft_core.znodes.stat import Stat
@@ -31,6 +32,8 @@ Message = Mapping[str, Any]
 """A request or an answer of the native protocol (docs/reference/protocol-native.md)."""
 
 UNKNOWN_USERS_PASSWORD_BYTES: Final = 24
+LOG_NUMBER_MAX: Final = 2**31
+"""Beyond the number of every entry."""
 
 
 @frozen
@@ -116,6 +119,14 @@ class InnerClients:
             return why_not
         node = reads.get_children(self._driver.machine, path, ids)
         return node if isinstance(node, Code) else list(node.children or ())
+
+    def log_end(self, path: str, prefix: str, ids: Ids) -> int | Code:
+        """Return the number that the next sequential child of this prefix gets, or why not."""
+        why_not = self._why_not(ids)
+        if why_not is not None:
+            return why_not
+        page = read_log(self._driver.machine, path, prefix, LOG_NUMBER_MAX, 1, 1, ids)
+        return page if isinstance(page, Code) else page.end
 
     # -- everything else
 
