@@ -1,0 +1,126 @@
+"""The licences of everything that an installation brings, read from its SBOM. Nothing here opens a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from attrs import frozen
+from license_expression import ExpressionError, get_spdx_licensing
+
+from tests.release.errors import ReleaseError
+
+OURS: Final = frozenset({"zraft", "zraft-client"})
+
+ALLOWED: Final = frozenset(
+    {
+        *("0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "CC0-1.0", "HPND", "ISC", "MIT"),
+        *("MIT-0", "MIT-CMU", "PSF-2.0", "Python-2.0", "Unlicense", "ZPL-2.1", "Zlib", "bzip2-1.0.6"),
+        # Its terms are about changes to its own files.
+        "MPL-2.0",
+    }
+)
+"""What may be used by a program under Apache-2.0, closed or open, without terms for that program's own source."""
+
+NAMED: Final[Mapping[str, str]] = {
+    "Apache 2.0": "Apache-2.0",
+    "Apache License 2.0": "Apache-2.0",
+    "Apache License, Version 2.0": "Apache-2.0",
+    "Apache Software License": "Apache-2.0",
+    "BSD": "BSD-3-Clause",
+    "BSD License": "BSD-3-Clause",
+    "License :: OSI Approved :: Apache Software License": "Apache-2.0",
+    "License :: OSI Approved :: BSD License": "BSD-3-Clause",
+    "License :: OSI Approved :: MIT License": "MIT",
+    "License :: OSI Approved :: Python Software Foundation License": "PSF-2.0",
+    "MIT License": "MIT",
+    "Python Software Foundation License": "PSF-2.0",
+}
+"""What packages call a licence whose SPDX name they do not state."""
+
+_SPDX: Final = get_spdx_licensing()
+
+
+@frozen
+class Licensed:
+    """A package and what its metadata say of its licence, as an SPDX expression where that is known."""
+
+    package: str
+    version: str
+    licence: str
+
+    def is_allowed(self) -> bool:
+        return allows(self.licence)
+
+
+def allows(expression: str) -> bool:
+    """Whether the licences of `ALLOWED` suffice for an SPDX expression. One that is not understood is not allowed."""
+    try:
+        parsed = _SPDX.parse(expression, validate=True, simple=False)
+    except ExpressionError:
+        return False
+    if parsed is None:
+        return False
+    chosen = {symbol: _SPDX.TRUE if str(symbol) in ALLOWED else _SPDX.FALSE for symbol in parsed.symbols}
+    return bool(parsed.subs(chosen).simplify() == _SPDX.TRUE)
+
+
+def licences(sbom: Mapping[str, Any]) -> list[Licensed]:
+    """The packages of a CycloneDX document but ours, by name."""
+    found = [
+        Licensed(one["name"], one["version"], _stated(one.get("licenses", [])))
+        for one in sbom["components"]
+        if one["name"] not in OURS
+    ]
+    return sorted(found, key=lambda one: one.package.lower())
+
+
+def _stated(entries: list[Mapping[str, Any]]) -> str:
+    """One expression for all entries of a component.
+
+    A package may state its licence twice: as an expression or a text, and by classifiers. What is an expression
+    already wins; several licences count together.
+    """
+    expressions = [entry["expression"] for entry in entries if "expression" in entry]
+    ids = [entry["license"]["id"] for entry in entries if "id" in entry.get("license", {})]
+    names = [entry["license"]["name"] for entry in entries if "name" in entry.get("license", {})]
+    known = [NAMED[name] for name in names if name in NAMED]
+    texts = [name.partition("\n")[0][:60] for name in names]
+    chosen = expressions or ids or known or texts
+    return " AND ".join(
+        f"({one})" if " " in one and len(chosen) > 1 else one for one in dict.fromkeys(chosen)
+    )
+
+
+def check_licences(found: list[Licensed]) -> None:
+    """Refuse licences that are not on the list.
+
+    Raises:
+        ReleaseError: the packages with theirs.
+    """
+    refused = [one for one in found if not one.is_allowed()]
+    if refused:
+        lines = "".join(f"\n  {one.package} {one.version}: {one.licence or 'none stated'}" for one in refused)
+        raise ReleaseError(
+            f"found licences that are not allowed; replace the package, or add the licence to tests/release/licences.py "
+            f"if its terms fit Apache-2.0. Allowed: {', '.join(sorted(ALLOWED))}.{lines}"
+        )
+
+
+def report(found: list[Licensed], base: frozenset[str]) -> str:
+    """A table of all packages, as Markdown.
+
+    Args:
+        found: of an installation with all extras.
+        base: the packages of an installation without extras.
+    """
+    lines = [
+        "# Licences of dependencies",
+        "",
+        "| package | version | licence | comes with |",
+        "|--|--|--|--|",
+    ]
+    for one in found:
+        kind = "zraft" if one.package in base else "an extra"
+        lines.append(f"| {one.package} | {one.version} | {one.licence} | {kind} |")
+    return "\n".join(lines) + "\n"
