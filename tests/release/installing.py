@@ -199,7 +199,8 @@ def _dev(words: Sequence[str], port: int, scratch: Path) -> Iterator[None]:
                 process.wait()
     if process.returncode:
         raise ReleaseError(
-            f"`{' '.join(command)}` ended with {process.returncode} on SIGTERM, expected 0:\n{log.read_text(errors='replace')}"
+            f"`{' '.join(command)}` ended with {process.returncode} on SIGTERM, expected 0:\n"
+            f"{log.read_text(errors='replace')}"
         )
 
 
