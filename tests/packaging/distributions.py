@@ -30,6 +30,6 @@ def package_dirs(distribution: str, tree: Path = REPOSITORY) -> dict[str, str]:
 
 
 def data_files(distribution: str, package: str, tree: Path = REPOSITORY) -> list[str]:
-    """The files of a package that are shipped and are no modules."""
-    declared = setup_cfg(distribution, tree)["options.package_data"]
-    return declared[package].split() if package in declared else []
+    """The files of a package that are shipped and are no modules: a line each, as setuptools reads them."""
+    declared = setup_cfg(distribution, tree)["options.package_data"].get(package, "")
+    return [line.strip() for line in declared.splitlines() if line.strip()]

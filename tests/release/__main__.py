@@ -1,4 +1,4 @@
-"""`.ci/release`, once its tools are installed: a commit becomes wheels, sdists, notes, licences, SBOM, checksums and a tag."""
+"""`.ci/release`, once its tools are installed: a commit becomes wheels, sdists, notes, licences, SBOM, sums and a tag."""
 
 from __future__ import annotations
 
