@@ -32,6 +32,8 @@ from zraft_client.values import ConnectionState, Created, LogEntry, Owners, Stat
 from zraft_core.address import parse_address
 from zraft_core.errors import Code, ConfigError
 
+__all__ = ["native_ports"]
+
 S = TypeVar("S", bound=Subscription[Any])
 
 SESSION_TIMEOUT_S: Final = 10.0
