@@ -31,7 +31,7 @@ from tests.release.installing import (
     run,
     tool,
 )
-from tests.release.licences import check_licences, licences, report
+from tests.release.sbom import check_licences, licences, report, without_places
 from tests.release.versions import (
     TAG,
     Version,
@@ -237,6 +237,8 @@ def write_sbom(installed: Environment, path: Path) -> None:
     """Write what is in an environment as CycloneDX; the tool checks it against the schema."""
     options = ("--output-reproducible", "--validate", "--output-format", "JSON", "--output-file", str(path))
     run([tool("cyclonedx-py"), "environment", *options, installed.program("python")], installed.scratch)
+    sbom = without_places(read_json(path))
+    path.write_text(json.dumps(sbom, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> Any:

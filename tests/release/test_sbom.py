@@ -1,4 +1,4 @@
-"""Which licences of dependencies are taken, and that any other is named."""
+"""Which licences of dependencies are taken, that any other is named, and that an SBOM does not tell where it was made."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.release.errors import ReleaseError
-from tests.release.licences import Licensed, allows, check_licences, licences, report
+from tests.release.sbom import Licensed, allows, check_licences, licences, report, without_places
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,18 @@ def test_a_package_that_is_accepted_by_name_is_no_excuse_for_others() -> None:
         check_licences([Licensed("other", "1", "LGPL-2.1-or-later")])
     with pytest.raises(ReleaseError, match="AGPL"):
         check_licences([Licensed("crc32c", "3.0", "AGPL-3.0-only")])
+
+
+def test_an_sbom_does_not_tell_where_it_was_made() -> None:
+    web, here = {"url": "https://example.org"}, {"url": "file:///tmp/scratch/zraft.whl"}
+    sbom = {
+        "version": 1,
+        "components": [
+            {"name": "a", "externalReferences": [web]},
+            {"name": "b", "externalReferences": [here]},
+        ],
+    }
+    assert without_places(sbom) == {
+        "version": 1,
+        "components": [{"name": "a", "externalReferences": [web]}, {"name": "b"}],
+    }

@@ -1,4 +1,4 @@
-"""The licences of everything that an installation brings, read from its SBOM. Nothing here opens a file."""
+"""An installation's SBOM in CycloneDX's form, and the licences that it states. Nothing here opens a file."""
 
 from __future__ import annotations
 
@@ -46,6 +46,16 @@ NAMED: Final[Mapping[str, str]] = {
     "Python Software Foundation License": "PSF-2.0",
 }
 """What packages call a licence whose SPDX name they do not state."""
+
+
+def without_places(sbom: Mapping[str, Any]) -> dict[str, Any]:
+    """The document without references to files of the machine that made it: where our wheels lay."""
+    components = []
+    for one in sbom["components"]:
+        kept = [ref for ref in one.get("externalReferences", []) if not ref["url"].startswith("file:")]
+        rest = {key: value for key, value in one.items() if key != "externalReferences"}
+        components.append(rest | ({"externalReferences": kept} if kept else {}))
+    return {**sbom, "components": components}
 
 
 @frozen
@@ -125,7 +135,7 @@ def check_licences(found: list[Licensed]) -> None:
     if refused:
         lines = "".join(f"\n  {one.package} {one.version}: {one.licence or 'none stated'}" for one in refused)
         raise ReleaseError(
-            f"found licences that are not allowed; replace the package, or say in tests/release/licences.py why its "
+            f"found licences that are not allowed; replace the package, or say in tests/release/sbom.py why its "
             f"terms fit a program under Apache-2.0. Allowed: {', '.join(sorted(ALLOWED))}.{lines}"
         )
 
