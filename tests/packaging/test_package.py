@@ -8,6 +8,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final
@@ -52,6 +53,25 @@ def test_the_client_has_few_dependencies() -> None:
     assert set(setup_cfg("zraft-client")["options"]["install_requires"].split()) <= {
         *("attrs>=23.2", "crc32c>=2.4", "msgpack>=1.0.7", "zstandard>=0.22")
     }
+
+
+def test_the_client_imports_little() -> None:
+    """A short program pays for it at every start; `.ci/release` shows how long that takes."""
+    asking = "import sys, zraft_client; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    answer = subprocess.run(
+        # without what an editable installation imports at every start
+        [sys.executable, "-S", "-c", asking],
+        env={"PYTHONPATH": os.pathsep.join([str(REPOSITORY / "client"), sysconfig.get_path("platlib")])},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = set(answer.stdout.split())
+    beside = {"__main__", *(name for name in found if "cython" in name)}
+    assert found - sys.stdlib_module_names - beside == {
+        *("attr", "attrs", "msgpack", "zraft_client", "zraft_core")
+    }
+    assert not found & {"multiprocessing", "sqlite3", "unittest", "xml"}
 
 
 def test_every_package_has_an_init_that_says_what_it_owns() -> None:

@@ -46,7 +46,7 @@ from tests.release.versions import (
 DIST: Final = REPOSITORY / "dist"
 NOTES: Final = "NOTES.md"
 LICENCES: Final = "LICENCES.md"
-SBOM: Final = "zraft.cdx.json"
+SBOM: Final = "sbom.cdx.json"
 CHECKSUMS: Final = "SHA256SUMS"
 IMPORT_S_MAX: Final = 0.15
 """The goal for `import zraft_client` on a quiet machine. A busy one misses it, so this decides nothing."""

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.packaging.modules import REPOSITORY
 from tests.processes.cluster import wait_until
-from tests.upgrade.golden import REPOSITORY, path_of
+from tests.upgrade.golden import path_of
 from tests.upgrade.releases import OLD_LEVEL, MixedCluster
 from tests.upgrade.test_mixed import StartCluster
 from zraft.config.features import FEATURE_LEVEL_MAX
