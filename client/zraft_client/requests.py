@@ -54,6 +54,15 @@ from zraft_core.wire.native.results import (
 )
 from zraft_core.znodes.stat import INT32_MAX
 
+__all__ = [
+    "create",
+    "delete",
+    "increment",
+    "put",
+    "remove",
+    "set_data",
+]
+
 DEFAULT: Final = "default"
 """The dictionary that Zatt's messages are about."""
 

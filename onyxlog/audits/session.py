@@ -31,6 +31,8 @@ from zraft_core.address import parse_address
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+__all__ = ["SessionSettings", "close_session", "open_session"]
+
 SHIPPED: Final = ("onyxlog", "zraft", "zraft_client")
 LOCAL: Final = "127.0.0.1"
 PROGRESS_INTERVAL_S: Final = 0.25

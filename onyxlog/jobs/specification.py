@@ -24,6 +24,14 @@ from onyxlog.jobs.triggers import Trigger
 from onyxlog.jobs.windows import Window
 from onyxlog.scheduling.requirements import FluxPolicy, JobRequirements, TaskRequirements, TaskScheduler
 
+__all__ = [
+    "Delivery",
+    "Job",
+    "Plugin",
+    "Task",
+    "TaskKind",
+]
+
 FORMAT: Final = 1
 
 

@@ -8,6 +8,8 @@ from attrs import field, frozen, validators
 
 from onyxlog.replica.replica import Parameters
 
+__all__ = ["GroupSettings"]
+
 DIGESTS_EVERY: Final = 1_000
 DIGEST_AFTER_QUIET_S: Final = 5.0
 REPORT_EVERY_S: Final = 5.0

@@ -33,6 +33,8 @@ from onyxlog.tasks.worker import Surroundings, TaskWorker
 from zraft.transport.keys import ClusterKey
 from zraft_core.address import Address
 
+__all__ = ["RunnerSettings", "runner_of"]
+
 ANY_LOOPBACK: Final = Address("127.0.0.1", 0)
 LOOK_S: Final = 0.25
 REASON_MAX: Final = 2_000

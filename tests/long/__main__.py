@@ -16,6 +16,7 @@ import click
 
 from tests.images.buildah import cannot
 from tests.long.pieces import RUN_S_MAX, Piece, pieces
+from tests.long.pythons import without
 from tests.long.record import Outcome, Record, Result, clock, state_of, table
 from tests.long.running import REPOSITORY, run_piece
 
@@ -103,7 +104,7 @@ def run_all(
         if record.of(piece.name).result is Result.OK:
             click.echo(f"== {piece.name}: finished earlier")
             continue
-        reason = cannot() if piece.needs_root else ""
+        reason = (cannot() if piece.needs_root else "") or (without(piece.python) if piece.python else "")
         if reason:
             click.echo(f"== {piece.name}: {reason}")
             record.save(piece.name, Outcome(Result.CANNOT, said=reason))

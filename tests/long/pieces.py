@@ -17,6 +17,9 @@ MINUTE: Final = 60
 RUN_S_MAX: Final = 120 * MINUTE
 """Of one run of `.ci/long`. A piece's bound is far above what it takes, so that the bounds add up to more."""
 
+PYTHONS: Final = ("3.11", "3.12", "3.13")
+"""The releases of Python that are supported: those of the classifiers in setup.cfg."""
+
 
 @frozen
 class Piece:
@@ -30,6 +33,8 @@ class Piece:
     needs_root: bool = False
     may_be_empty: bool = False
     """It is no failure if it has no tests at present."""
+    python: str = ""
+    """A release of Python that it needs beside the one that has everything installed."""
 
 
 FOLDERS: Final = {
@@ -88,6 +93,18 @@ def pieces(python: str, seed: int, out: Path) -> tuple[Piece, ...]:
     def planted(simulator: str) -> tuple[str, ...]:
         return (python, "-m", "tests.simulation", simulator, "--planted", "all", "--jobs", cores)
 
+    def on_python(release: str) -> Piece:
+        """A piece that makes an environment of another Python, and runs tests without processes and seeds in it."""
+        scratch = str(out / f"python-{release}.out")
+        words = ("--release", release, "--scratch", scratch, "--seed", str(seed), "--jobs", cores)
+        return Piece(
+            f"python-{release}",
+            f"Unit tests and fresh seeds under Python {release}.",
+            ((python, "-m", "tests.long.pythons", *words),),
+            15 * MINUTE,
+            python=release,
+        )
+
     return (
         Piece(
             "images",
@@ -95,6 +112,12 @@ def pieces(python: str, seed: int, out: Path) -> tuple[Piece, ...]:
             (tests(*long_tests_of("images")),),
             10 * MINUTE,
             needs_root=True,
+        ),
+        Piece(
+            "release",
+            "A release of this commit is built, checked, installed and tried, and tagged in a clone.",
+            ((".ci/release", "--rehearse"),),
+            10 * MINUTE,
         ),
         Piece(
             "fuzz",
@@ -142,6 +165,7 @@ def pieces(python: str, seed: int, out: Path) -> tuple[Piece, ...]:
             (seeds("claims", 100), planted("claims")),
             6 * MINUTE,
         ),
+        *(on_python(release) for release in PYTHONS),
         Piece(
             "computed",
             "Long tests without processes: crashes at every step, simulators, many seeds.",

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.packaging.native_tables import tables
+from tests.packaging.public import public_names
 from zraft.admin.exposed import Exposed
 from zraft.admin.metrics import OF_ZOOKEEPER, OURS
 from zraft.config.knobs import KNOBS
@@ -75,6 +76,11 @@ def native(document: str) -> str:
     return document
 
 
+def names(_: str) -> str:
+    """What users may rely on, a line for each name."""
+    return "".join(f"{line}\n" for line in public_names())
+
+
 def with_table(document: str, titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     """`document` with these rows in place of those of its only table with these titles."""
     head = "\n" + _row(titles) + "|---" * len(titles) + "|\n"
@@ -104,6 +110,7 @@ GENERATED: Final[Mapping[str, Callable[[str], str]]] = {
     "docs/reference/configuration.md": knobs,
     "docs/reference/metrics.md": metrics,
     "docs/reference/protocol-native.md": native,
+    "tests/packaging/public_names.txt": names,
 }
 """By path: what makes the new text of the file from the old one."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import configparser
 import importlib
 import importlib.util
 import os
@@ -13,24 +12,13 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
+import attrs
 import pytest
 
 import zraft
 import zraft_core
+from tests.packaging.distributions import DISTRIBUTIONS, data_files, package_dirs, packages_of, setup_cfg
 from tests.packaging.modules import REPOSITORY, ROOTS, folder_of, imported, sources
-
-DISTRIBUTIONS: Final = {"zraft": REPOSITORY, "zraft-client": REPOSITORY / "client"}
-"""Where each is built from: its setup.cfg."""
-
-
-def setup_cfg(distribution: str = "zraft") -> configparser.ConfigParser:
-    parser = configparser.ConfigParser()
-    parser.read(DISTRIBUTIONS[distribution] / "setup.cfg", encoding="utf-8")
-    return parser
-
-
-def packages_of(distribution: str) -> list[str]:
-    return setup_cfg(distribution)["options"]["packages"].split()
 
 
 def test_each_package_with_python_in_it_is_in_one_distribution() -> None:
@@ -46,10 +34,8 @@ def test_each_package_with_python_in_it_is_in_one_distribution() -> None:
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_packages_are_looked_for_where_they_are(distribution: str) -> None:
-    folder = DISTRIBUTIONS[distribution]
-    lines = setup_cfg(distribution)["options"].get("package_dir", "= .").split("\n")
-    pairs = [line.partition("=") for line in lines if line]
-    mapped = {name.strip(): path.strip() for name, _, path in pairs}
+    folder = REPOSITORY / DISTRIBUTIONS[distribution]
+    mapped = package_dirs(distribution)
     assert mapped.pop("") == "."
     tops = {name.partition(".")[0] for name in packages_of(distribution)}
     outside = {name: ROOTS[name] for name in tops if ROOTS[name].parent != folder}
@@ -58,13 +44,36 @@ def test_packages_are_looked_for_where_they_are(distribution: str) -> None:
 
 def test_servers_need_the_client_of_their_own_version() -> None:
     assert zraft.__version__ == zraft_core.__version__
-    assert f"zraft-client=={zraft_core.__version__}" in setup_cfg()["options"]["install_requires"].split()
+    assert (
+        f"zraft-client=={zraft_core.__version__}" in setup_cfg("zraft")["options"]["install_requires"].split()
+    )
 
 
 def test_the_client_has_few_dependencies() -> None:
     assert set(setup_cfg("zraft-client")["options"]["install_requires"].split()) <= {
         *("attrs>=23.2", "crc32c>=2.4", "msgpack>=1.0.7", "zstandard>=0.22")
     }
+
+
+def test_the_client_imports_little() -> None:
+    """A short program pays for it at every start; `.ci/release` shows how long that takes."""
+    asking = "import sys, zraft_client; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    answer = subprocess.run(
+        # without what an editable installation imports at every start
+        [sys.executable, "-S", "-c", asking],
+        env={
+            "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "client"), str(Path(attrs.__file__).parents[1])])
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = set(answer.stdout.split())
+    beside = {"__main__", *(name for name in found if "cython" in name)}
+    assert found - sys.stdlib_module_names - beside == {
+        *("attr", "attrs", "msgpack", "zraft_client", "zraft_core")
+    }
+    assert not found & {"multiprocessing", "sqlite3", "unittest", "xml"}
 
 
 def test_every_package_has_an_init_that_says_what_it_owns() -> None:
@@ -79,18 +88,16 @@ def test_type_information_and_the_licence_are_shipped() -> None:
         for name in {name.partition(".")[0] for name in packages_of(distribution)}:
             assert (ROOTS[name] / "py.typed").exists()
             assert "py.typed" in setup_cfg(distribution)["options.package_data"][name].split()
-        assert (folder / "LICENSE").read_bytes() == (REPOSITORY / "LICENSE").read_bytes()
+        assert (REPOSITORY / folder / "LICENSE").read_bytes() == (REPOSITORY / "LICENSE").read_bytes()
 
 
 def test_every_file_that_is_no_module_is_shipped() -> None:
     for distribution in DISTRIBUTIONS:
-        shipped = setup_cfg(distribution)["options.package_data"]
         for name in packages_of(distribution):
             files = {
                 path.name for path in folder_of(name).iterdir() if path.is_file() and path.suffix != ".py"
             }
-            declared = shipped[name].split() if name in shipped else []
-            assert files == set(declared), name
+            assert files == set(data_files(distribution, name)), name
 
 
 def test_names_of_shipped_files_stand_on_lines_of_their_own() -> None:
@@ -105,7 +112,7 @@ def test_names_of_shipped_files_stand_on_lines_of_their_own() -> None:
     [("zraft", "zraft.cli.main"), ("zraft-bench", "zraft_bench.main"), ("onyxlog", "onyxlog.main")],
 )
 def test_the_command_exists_where_the_entry_point_says(command: str, module: str) -> None:
-    lines = setup_cfg()["options.entry_points"]["console_scripts"].strip().split("\n")
+    lines = setup_cfg("zraft")["options.entry_points"]["console_scripts"].strip().split("\n")
     assert f"{command} = {module}:main" in lines
     assert len(lines) == 3
     assert callable(importlib.import_module(module).main)

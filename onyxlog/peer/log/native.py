@@ -33,6 +33,8 @@ from zraft_core.address import parse_address
 from zraft_core.errors import Code, ConfigError
 from zraft_core.fleets import ENTRY_PREFIX, TOP
 
+__all__ = ["native_ports"]
+
 S = TypeVar("S", bound=Subscription[Any])
 
 SESSION_TIMEOUT_S: Final = 10.0

@@ -393,7 +393,11 @@ async def test_what_is_no_http_is_refused_and_harms_nobody(junk: bytes) -> None:
         reader, writer = await asyncio.open_connection(*place)
         writer.write(junk)
         writer.write_eof()
-        assert b" 200 " not in (await reader.read()).partition(b"\r\n")[0]
+        try:
+            answer = await reader.read()
+        except ConnectionResetError:  # seen under Python 3.13: the end came before all was read
+            answer = b""
+        assert b" 200 " not in answer.partition(b"\r\n")[0]
         writer.close()
         assert (await get("/livez"))[0] == 200
         assert complaints == []

@@ -10,7 +10,8 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from tests.packaging.test_package import import_path, setup_cfg
+from tests.packaging.distributions import setup_cfg
+from tests.packaging.test_package import import_path
 from zraft.testing import plugin
 
 # Runs in this process find the server imported, and take no second to begin.
@@ -37,7 +38,7 @@ def run(project: pytest.Pytester) -> pytest.RunResult:
 
 
 def test_pytest_finds_the_plugin_by_its_entry_point() -> None:
-    (line,) = setup_cfg()["options.entry_points"]["pytest11"].strip().split("\n")
+    (line,) = setup_cfg("zraft")["options.entry_points"]["pytest11"].strip().split("\n")
     name, _, value = line.partition(" = ")
     assert name == "zraft"
     assert hasattr(EntryPoint(name, value, "pytest11").load(), "zraft_server")
