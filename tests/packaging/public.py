@@ -98,8 +98,8 @@ def _command(place: str, command: click.Command) -> Iterator[str]:
         return
     yield place
     context = click.Context(command, info_name=place)
-    for parameter in command.get_params(context):
-        if isinstance(parameter, click.Option) and not parameter.hidden and parameter.name != "help":
+    for parameter in command.params:  # not `get_params`, whose option for help depends on who asked before
+        if isinstance(parameter, click.Option) and not parameter.hidden:
             yield from (f"{place} {name}" for name in (*parameter.opts, *parameter.secondary_opts))
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
