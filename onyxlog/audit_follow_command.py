@@ -146,7 +146,7 @@ def _follow(
             for query in queries:
                 query.stop()
         before = violations_so_far(checkpoint)
-        click.echo(f"{len(before)} violations so far")
+        click.echo(f"{len(before)} violation{'' if len(before) == 1 else 's'} so far")
         return bool(before)
     finally:
         close_session(spark)

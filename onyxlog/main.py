@@ -187,7 +187,10 @@ def gc(log: LogService) -> None:
     async def run(client: Client) -> None:
         collected = await client.gc()
         stored = "is the origin now" if collected.stored else "is not the origin: another's is newer"
-        click.echo(f"position {collected.position} {stored}; {len(collected.jobs)} jobs forgotten")
+        count = len(collected.jobs)
+        click.echo(
+            f"position {collected.position} {stored}; {count} job{'' if count == 1 else 's'} forgotten"
+        )
 
     _with_client(log, run)
 

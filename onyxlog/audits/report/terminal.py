@@ -29,7 +29,7 @@ def show(findings: Findings, console: Console) -> None:
         verdict = result.verdict
         count = len(result.violations)
         more = "+" if any(check.more for check in result.checks) else ""
-        text = f"{count}{more} violations" if count else verdict.value
+        text = f"{count}{more} violation{'' if count == 1 else 's'}" if count else verdict.value
         table.add_row(
             result.rule.id,
             result.rule.title,
