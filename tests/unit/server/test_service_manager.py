@@ -8,6 +8,7 @@ import signal
 import socket
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,12 @@ def receiver(place: str) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
         one.bind(place)
         one.setblocking(False)
+        yield one
+
+
+@pytest.fixture
+def manager(place: str) -> Iterator[ServiceManager]:
+    with closing(ServiceManager(place)) as one:
         yield one
 
 
@@ -120,7 +127,7 @@ def test_the_status_says_what_is_missing_or_who_leads() -> None:
 
 
 async def test_a_server_is_ready_when_it_listens_serves_later_and_tells_that_it_stops(
-    tmp_path: Path, place: str, receiver: socket.socket
+    tmp_path: Path, manager: ServiceManager, receiver: socket.socket
 ) -> None:
     nodes = Nodes(tmp_path, 2)
     told: list[bytes] = []
@@ -131,7 +138,7 @@ async def test_a_server_is_ready_when_it_listens_serves_later_and_tells_that_it_
                 told.extend(received(receiver))
                 await asyncio.sleep(0.01)
 
-    nodes.start(1, manager=ServiceManager(place))
+    nodes.start(1, manager=manager)
     await until(
         b"not serving"
     )  # alone it is ready and does not serve: the other server may be started after it
@@ -146,12 +153,12 @@ async def test_a_server_is_ready_when_it_listens_serves_later_and_tells_that_it_
 
 
 async def test_a_server_that_systemd_reloads_goes_on_though_it_has_no_file_to_read_again(
-    tmp_path: Path, place: str, receiver: socket.socket
+    tmp_path: Path, manager: ServiceManager, receiver: socket.socket
 ) -> None:
     """`systemctl reload` sends SIGHUP, which ends a process that does not handle it."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     nodes = Nodes(tmp_path, 1)
-    nodes.start(1, manager=ServiceManager(place))
+    nodes.start(1, manager=manager)
     await nodes.until(lambda: received(receiver))
     handled = signal.getsignal(signal.SIGHUP)
     await nodes.stop(1)
