@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_S: Final = 30.0
 OBSERVER: Final = "onyxlog.observer"
-"""Where the command's context keeps its observer between two looks of --watch."""
+"""The key under which the command's context keeps its observer between two looks of --watch."""
 
 
 @click.command(short_help="Show groups, their replicas, jobs, tasks and their progress.")

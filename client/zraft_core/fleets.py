@@ -1,4 +1,4 @@
-"""What a fleet of peers publishes beside its log: where it stands in the tree, as values, and as bytes. Pure.
+"""Values that a fleet of peers publishes beside its log, their places in the tree, and their bytes. Pure.
 
 Peers (`onyxlog`) write it, and `onyxlog status` and the console of a server read it. Nothing of it enters a replica, and
 no decision depends on it. Values travel as MessagePack maps by the names of their fields: a reader ignores fields that it
@@ -34,7 +34,7 @@ AUDIT: Final = "audit"
 NAME_CHARACTERS_MAX: Final = 200
 TEXT_CHARACTERS_MAX: Final = 1_000
 WORKERS_MAX: Final = 1_000
-"""As many as a group has virtual peers."""
+"""A group has as many virtual peers at most."""
 JOBS_MAX: Final = 200
 """Jobs in one report, the newest."""
 RULES_MAX: Final = 100

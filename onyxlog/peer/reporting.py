@@ -1,4 +1,4 @@
-"""What a group reports of itself for people: its tasks and their progress, gossip's savings, and when jobs changed.
+"""Reports of a group about itself, for people: its tasks and their progress, gossip's savings, and when jobs changed.
 
 `onyxlog status` and servers' consoles read it. Nothing of it enters the replica, and no peer reads another's report.
 """

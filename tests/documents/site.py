@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 DRAWING: Final = ROOT / "build" / "mermaid" / "mermaid.min.js"
-"""What draws diagrams in a browser. `.ci/site` puts it there; without it, pages load it from elsewhere."""
+"""The program that draws diagrams in a browser. `.ci/site` puts it there; without it, pages load it from elsewhere."""
 DRAWING_URI: Final = "assets/javascripts/mermaid.min.js"
 
 _FENCED: Final = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)

@@ -1,4 +1,4 @@
-"""What the site makes of a document."""
+"""Hooks by which the site changes documents."""
 
 from __future__ import annotations
 

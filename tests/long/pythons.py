@@ -26,12 +26,12 @@ TESTS: Final = ("tests/unit", "tests/paper", "tests/client", "tests/traps", "tes
 MARKED: Final = "not long and not compat and not chaos and not processes and not spark"
 SEEDS: Final = {"cluster": 20, "partitions": 2, "multicast": 40, "claims": 10}
 TOOLS: Final = frozenset({"mypy", "pandas", "pyarrow", "pyspark"})
-"""Of the extra `dev`: what these tests do without, and what is large."""
+"""Packages of the extra `dev` that are large, and that these tests do without."""
 ASKING: Final = "import sys; print('%d.%d' % sys.version_info[:2])"
 
 
 def candidates(release: str, env: Mapping[str, str] = os.environ) -> Iterator[Path]:
-    """Where an interpreter of a release may be, the likeliest first."""
+    """Return the places where an interpreter of a release may be, the likeliest first."""
     name = f"python{release}"
     yield Path(sys.executable)
     for folder in env.get("PATH", os.defpath).split(os.pathsep):
@@ -67,7 +67,7 @@ def without(release: str) -> str:
 
 
 def requirements(tools: frozenset[str] = TOOLS) -> list[str]:
-    """What both distributions and their tests need, as pip takes it."""
+    """Return what both distributions and their tests need, as pip takes it."""
     stated = [
         *setup_cfg("zraft-client")["options"]["install_requires"].splitlines(),
         *setup_cfg("zraft")["options"]["install_requires"].splitlines(),
@@ -84,7 +84,7 @@ def _package(requirement: str) -> str:
 
 
 def commands(python: str, seed: int, jobs: int) -> list[list[str]]:
-    """What is run by the interpreter of the environment."""
+    """Return the command that the interpreter of the environment runs."""
     tests = [python, "-m", "pytest", "-q", "--seed", str(seed), "-n", str(jobs), "-m", MARKED, *TESTS]
     seeds = [
         [

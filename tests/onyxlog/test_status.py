@@ -50,7 +50,7 @@ def a_ring(*groups: str) -> Replica:
 
 
 def text_of(status: FleetStatus, width: int = 160, now_ms: int = 0) -> str:
-    """What people are shown."""
+    """Return what people are shown."""
     return rendered(listing_of(status, now_ms).parts, width)
 
 

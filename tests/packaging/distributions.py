@@ -23,7 +23,7 @@ def packages_of(distribution: str, tree: Path = REPOSITORY) -> list[str]:
 
 
 def package_dirs(distribution: str, tree: Path = REPOSITORY) -> dict[str, str]:
-    """What `package_dir` maps: import package to folder, and the empty name to where all others are."""
+    """Return what `package_dir` maps: import package to folder, and the empty name to the folder of all others."""
     lines = setup_cfg(distribution, tree)["options"].get("package_dir", "= .").split("\n")
     pairs = [line.partition("=") for line in lines if line]
     return {name.strip(): path.strip() for name, _, path in pairs}

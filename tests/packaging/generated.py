@@ -77,7 +77,7 @@ def native(document: str) -> str:
 
 
 def names(_: str) -> str:
-    """What users may rely on, a line for each name."""
+    """Return the names that users may rely on, a line for each."""
     return "".join(f"{line}\n" for line in public_names())
 
 

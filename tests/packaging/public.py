@@ -1,4 +1,4 @@
-"""What users may rely on, by name: a line for each, so that what is taken away is a line that is gone.
+"""Names that users may rely on: a line for each, so that what is taken away is a line that is gone.
 
 `docs/reference/stability.md` says what the promise is. `make generated` writes the lines to `public_names.txt`.
 """

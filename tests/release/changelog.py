@@ -15,7 +15,7 @@ _DATE: Final = re.compile(r" - (\d{4}-\d{2}-\d{2})")
 
 
 def section(changelog: str, version: Version) -> str:
-    """What the changelog says of a release, without the heading.
+    """Return what the changelog says of a release, without the heading.
 
     Raises:
         ReleaseError: there is no such section, or it has no date or no text.

@@ -24,7 +24,7 @@ class Checkout:
         self.root = root
 
     def git(self, *words: str, text: str | None = None) -> str:
-        """What a command of git writes to its standard output, without the last newline.
+        """Return what a command of git writes to its standard output, without the last newline.
 
         Raises:
             ReleaseError: it fails, or there is no git.

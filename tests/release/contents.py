@@ -1,4 +1,4 @@
-"""What is in wheels and sdists: exactly the files that the tree ships, with their bytes, and what packaging adds.
+"""Contents of wheels and sdists: exactly the files that the tree ships, with their bytes, and what packaging adds.
 
 python -m tests.release.contents DIRECTORY     compares the archives in a directory with this tree
 """
@@ -20,7 +20,7 @@ from tests.packaging.modules import REPOSITORY
 from tests.release.errors import ReleaseError
 
 BESIDE: Final = ("LICENSE", "README.md", "pyproject.toml")
-"""What an sdist has of the tree beside the packages; its setup.cfg has a few lines more than the tree's."""
+"""Files of the tree in an sdist beside the packages; its setup.cfg has a few lines more than the tree's."""
 SHOWN: Final = 8
 
 Files = Mapping[str, bytes]
@@ -84,7 +84,7 @@ def shipped(distribution: str, tree: Path) -> dict[PurePosixPath, Path]:
 
 
 def difference(archive: Archive, tree: Path) -> list[str]:
-    """What is missing, too much or other than in the tree; nothing if all is as it must be."""
+    """Return what is missing, too much or other than in the tree; nothing if all is as it must be."""
     folder = tree / DISTRIBUTIONS[archive.distribution]
     ours = shipped(archive.distribution, tree)
     if archive.is_wheel:

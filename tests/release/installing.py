@@ -85,7 +85,7 @@ class Environment:
         return str(self.path / "bin" / name)
 
     def run(self, name: str, *words: str) -> str:
-        """What one of its programs prints.
+        """Return what one of its programs prints.
 
         Raises:
             ReleaseError: it fails, or does not end.
@@ -94,7 +94,7 @@ class Environment:
 
 
 def run(command: Sequence[str], cwd: Path, timeout_s: float = COMMAND_S) -> str:
-    """What a command prints.
+    """Return what a command prints.
 
     Raises:
         ReleaseError: it fails or does not end in time, with the end of what it printed.
@@ -217,7 +217,7 @@ def check_plugin(installed: Environment) -> None:
 
 
 def import_s(installed: Environment) -> tuple[float, float]:
-    """How long `import zraft_client` takes in an interpreter that does nothing else: seconds, and seconds on a core.
+    """Return how long `import zraft_client` takes in an interpreter of its own: seconds, and seconds on a core.
 
     Both are medians, and byte code is there.
     """

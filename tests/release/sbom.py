@@ -20,7 +20,7 @@ ALLOWED: Final = frozenset(
         "MPL-2.0",
     }
 )
-"""What may be used by a program under Apache-2.0, closed or open, without terms for that program's own source."""
+"""Licences that a program under Apache-2.0 may use, closed or open, without terms for that program's own source."""
 
 ACCEPTED: Final[Mapping[tuple[str, str], str]] = {
     ("crc32c", "LGPL-2.1-or-later"): "a library of its own, unchanged; whoever installs it can replace it",
@@ -45,7 +45,7 @@ NAMED: Final[Mapping[str, str]] = {
     "MIT License": "MIT",
     "Python Software Foundation License": "PSF-2.0",
 }
-"""What packages call a licence whose SPDX name they do not state."""
+"""SPDX names of licences, by what packages call them that do not state it."""
 
 
 def without_places(sbom: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class Licensed:
 
 
 def allows(expression: str) -> bool:
-    """Whether the licences of `ALLOWED` suffice for an SPDX expression. One that is not understood is not allowed."""
+    """Return whether the licences of `ALLOWED` suffice for an SPDX expression. One that is not understood is not allowed."""
     from license_expression import ExpressionError
 
     spdx = _spdx()

@@ -1,4 +1,4 @@
-"""What an archive lacks, has too much of, or has with other bytes is found; two builds of one tree are equal."""
+"""Files that an archive lacks, should not have, or has with other bytes are found; two builds of one tree are equal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INFO = "zraft_client-0.1.0.dist-info"
 
 @pytest.fixture(scope="module")
 def wheel() -> Archive:
-    """As setuptools would build it of this tree."""
+    """Return it as setuptools would build it of this tree."""
     ours = shipped("zraft-client", REPOSITORY)
     files = {place.as_posix(): (REPOSITORY / "client" / path).read_bytes() for place, path in ours.items()}
     files |= {

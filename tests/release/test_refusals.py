@@ -1,4 +1,4 @@
-"""What is refused before anything is built: versions, the tree that states another one, and the changelog."""
+"""A release is refused before anything is built: for its version, a tree that states another one, or the changelog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What peers publish for people: releases beside each other read it, and nothing but it."""
+"""Values that peers publish for people: releases beside each other read them, and nothing else."""
 
 from __future__ import annotations
 

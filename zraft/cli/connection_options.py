@@ -12,7 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 CONNECT_VARIABLE: Final = "ZRAFT_CONNECT"
 SERVERS_OF_DEV: Final = "127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183"
-"""Where `zraft dev` listens unless it is told otherwise."""
+"""The addresses at which `zraft dev` listens unless it is told otherwise."""
 
 
 def connect_option(

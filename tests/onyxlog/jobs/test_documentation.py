@@ -1,4 +1,4 @@
-"""What docs/explanation/onyxlog.md says of jobs is so: its example can run, and its tables name all that there is."""
+"""The document of peers says of jobs what is so: its example can run, and its tables name all that there is."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from tests.onyxlog.simulation.memory_log import MemoryLog
 pytestmark = pytest.mark.loops("virtual")
 
 REPORTED: Final = {"began_ms", "done", "total"}
-"""What people see in `onyxlog status`: when a worker began is no count, and positions have the units of their source."""
+"""People see in `onyxlog status` when a worker began as a time, and positions in the units of their source."""
 
 
 class CountingRunner(IdleRunner):

@@ -1,4 +1,4 @@
-"""What a service needs to be there, kazoo for the one that needs it, and where commands look for it."""
+"""A service says what it needs, such as kazoo, and commands know where to look for it."""
 
 from __future__ import annotations
 

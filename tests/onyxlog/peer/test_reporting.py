@@ -1,4 +1,4 @@
-"""What groups report of themselves for people: what it says, when it is written, and when it is forgotten."""
+"""Groups report about themselves for people: in which words, when that is written, and when it is forgotten."""
 
 from __future__ import annotations
 

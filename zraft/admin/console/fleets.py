@@ -44,7 +44,7 @@ WORKERS_SHOWN_MAX: Final = 50
 REPORT_BYTES_MAX: Final = 65_536
 """A longer report is not read: it would hold the loop."""
 REPORTS_BYTES_MAX: Final = 1 << 20
-"""Of all groups of a fleet together; what is beyond is not read."""
+"""The bound of all groups of a fleet together; more is not read."""
 UNREADABLE_MAX: Final = 5
 
 
@@ -59,7 +59,7 @@ class Pulse:
 
 @frozen
 class Told:
-    """What a group has published: the data of two znodes, and when it last wrote its report (None: never)."""
+    """Published data of a group: those of two znodes, and when it last wrote its report (None: never)."""
 
     report: GroupReport | None = None
     written_ms: int | None = None
@@ -68,7 +68,7 @@ class Told:
 
 @frozen
 class FleetRead:
-    """What was read of one fleet. `jobs` are the names of specifications, of which there are `jobs_total`."""
+    """Data that were read of one fleet. `jobs` are the names of specifications, of which there are `jobs_total`."""
 
     tenancy: str
     end: int | None
