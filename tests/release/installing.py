@@ -126,7 +126,7 @@ def plain_environment() -> dict[str, str]:
     return {
         name: value
         for name, value in environment().items()
-        if not name.startswith("PYTHON") and name != "VIRTUAL_ENV"
+        if not name.startswith(("PYTHON", "ZRAFT_")) and name != "VIRTUAL_ENV"
     }
 
 
@@ -183,10 +183,10 @@ def _dev(words: Sequence[str], port: int, scratch: Path) -> Iterator[None]:
     try:
         deadline = time.monotonic() + READY_S
         while "ready" not in log.read_text(errors="replace").split():
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise ReleaseError(
-                    f"`{' '.join(command)}` was not ready within {READY_S:g} s:\n{log.read_text(errors='replace')}"
-                )
+            code = process.poll()
+            if code is not None or time.monotonic() > deadline:
+                why = f"exited with {code}" if code is not None else f"was not ready within {READY_S:g} s"
+                raise ReleaseError(f"`{' '.join(command)}` {why}:\n{log.read_text(errors='replace')}")
             time.sleep(0.05)
         yield
     finally:
