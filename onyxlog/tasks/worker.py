@@ -120,7 +120,7 @@ class TaskWorker(ABC):
         self._next_tick = 0.0
         self._batches = self._segments = self._emitted = 0
         self._began_ms = time.time_ns() // 1_000_000
-        """For people only: the clock of this machine."""
+        """The time by this machine's clock; only people are shown it."""
 
     # -- its life
 

@@ -52,7 +52,7 @@ IMPORT_S_MAX: Final = 0.15
 """The goal for `import zraft_client` on a quiet machine, where all of it is time on a core. It decides nothing."""
 EXTRAS: Final = "audits,audits-java,bench,zookeeper"
 ELSEWHERE: Final = {"PYTHONHASHSEED": "1", "TZ": "Pacific/Auckland", "LC_ALL": "C"}
-"""For the second build: what must make no difference."""
+"""The environment of the second build, which must make no difference."""
 WHO: Final = ("-c", "user.name=Rehearsal", "-c", "user.email=rehearsal@example.invalid")
 
 

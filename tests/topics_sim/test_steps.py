@@ -1,4 +1,4 @@
-"""What a multicast costs and whom it touches, and what survives a crash at each of its steps.
+"""A multicast costs what it must, touches its destinations only, and survives a crash at each of its steps.
 
 Source: docs/explanation/topics.md, "Costs".
 """

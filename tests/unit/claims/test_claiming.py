@@ -1,4 +1,4 @@
-"""Who gets a partition, or a range of it (M-3, M-5, M-6, M-9), and Marshal's flaws about that.
+"""Claims give each partition, or range of it, to one consumer (M-3, M-5, M-6, M-9), without Marshal's flaws.
 
 Source: docs/explanation/claims.md.
 """
