@@ -65,6 +65,8 @@ class Process:
         self.client = client
         self.rate = rate
         self.alive = True
+        self.is_ending = False
+        """Its program was told to terminate: it lives a moment longer, or until it is no longer stopped."""
         self.stopped_until = 0
         self._offset_ms = offset_ms
         self._process_ms = process_ms
@@ -104,6 +106,7 @@ class Process:
 
     def end(self, *, release: bool) -> None:
         """The program terminates its consumer; the process is gone a moment later."""
+        self.is_ending = True
         self._when_running(self._terminate, release)
 
     def _terminate(self, release: bool) -> None:

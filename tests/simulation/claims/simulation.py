@@ -152,8 +152,12 @@ class Simulation:
 
     def _start_again(self, group: GroupProfile, client: str) -> None:
         # One at a time: a second process with the same id is a fault of its own (`_start_a_twin`).
-        if not any(process.client == client for process in self._alive()):
+        same = [process for process in self._alive() if process.client == client]
+        if not same:
             self._start(group, client)
+        elif all(process.is_ending for process in same):
+            # It was stopped while it was to end, so it is not gone yet.
+            self.schedule.after(HEARTBEAT_MS // 2, self._start_again, group, client)
 
     def _start_a_twin(self) -> None:
         if self._alive():

@@ -51,6 +51,11 @@ def test_planted_bug_is_caught(name: str) -> None:
     assert result is not None, f"{name}: {PLANTS[name].text}: not noticed in {tried} seeds"
 
 
+def test_a_consumer_that_is_stopped_while_it_ends_starts_again() -> None:
+    """Both consumers of a group ended in this seed, and nobody of it was left to own anything."""
+    assert CLAIMS.run_seed(1478930094).report is not None
+
+
 def test_every_plant_has_a_seed() -> None:
     assert set(CLAIMS.known) == set(PLANTS)
 
