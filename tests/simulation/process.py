@@ -88,6 +88,8 @@ class Process(SimulatedProcess[DiskImage, Observer]):
         self.frozen_ms = 0
         self._clock_offset_ms = self._rng.randint(0, 10_000_000)
         self._wake_ms = 0
+        self.settled = 0
+        """How often it did without a turn to write, to apply or to answer."""
         self._wants_turn = False
         """True if the driver was given something from inside of its process."""
         self._asked_ms = 0
@@ -241,7 +243,8 @@ class Process(SimulatedProcess[DiskImage, Observer]):
         performed, self._performed = self._performed, []
         for task, result in performed:
             driver.performed(task, result)
-        if self._inbox:
+        arrived = bool(self._inbox)
+        if arrived:
             driver.pass_time(self.clock_ms)
         for sender, messages in self._arrived():
             driver.receive(sender, messages)
@@ -249,15 +252,21 @@ class Process(SimulatedProcess[DiskImage, Observer]):
         for kind, socket, data in events:
             self._feed(driver, kind, socket, data)
         heard = bool(events)
-        if not (wanted or (heard and driver.on_clients())) and self._does_without_turn(driver, rings=rings):
+        if not (wanted or (heard and driver.on_clients())) and self._does_without_turn(
+            driver, rings=rings, arrived=arrived
+        ):
             return
         self.turns += 1
         effects = driver.turn(self.clock_ms, self._schedule.now_ms + WALL_EPOCH_MS + self.wall_skew_ms)
-        self._check_time(driver, effects.wake_at)
         if driver.mistakes:
             # The server drops such a message and lives; here every peer is ours, so somebody is wrong.
             _, mistake = driver.mistakes.popleft()
             raise BrokenPromiseError("no mistakes", mistake)
+        self._took(driver, effects)
+
+    def _took(self, driver: Driver, effects: Effects) -> None:
+        """Check and carry out what a turn, or what stood in its place, asks for."""
+        self._check_time(driver, effects.wake_at)
         self._observer.turned(self)
         connections = [
             socket.connection for socket in self._sockets.values() if socket.connection is not None
@@ -266,14 +275,20 @@ class Process(SimulatedProcess[DiskImage, Observer]):
         if self.driver is not None:  # its disk has not failed
             self._carry_out(effects)
 
-    def _does_without_turn(self, driver: Driver, *, rings: bool) -> bool:
-        """Send answers and heartbeats at once where nothing else follows, as the server's own loop does.
+    def _does_without_turn(self, driver: Driver, *, rings: bool, arrived: bool) -> bool:
+        """Send answers and heartbeats, write and apply at once where nothing else follows, as the server's own loop does.
 
-        What arrived beside them waits for the next turn that something gives a reason for. `rings`: the alarm does.
+        What arrived beside them waits for the next turn that something gives a reason for. `rings`: the alarm does;
+        `arrived`: other servers have said something.
         """
         said = driver.answer()
         if said is None:
-            return False
+            effects = driver.settle() if arrived and not rings else None
+            if effects is None:
+                return False
+            self.settled += 1
+            self._took(driver, effects)
+            return True
         for to, messages in said:
             self._observer.sending(self.sender, to, messages)
         if rings:

@@ -61,7 +61,7 @@ CLUSTER: Final = Scenario[Report](
             "faults",
             "snapshots_taken",
         ),
-        *("snapshots_adopted", "configurations", "sessions_expired", "turns"),
+        *("snapshots_adopted", "configurations", "sessions_expired", "turns", "settled"),
     ),
     seen=lambda report: report.operations,
     enough=Enough(
@@ -73,6 +73,7 @@ CLUSTER: Final = Scenario[Report](
             "snapshots_taken": 10,
             "snapshots_adopted": 1.5,
             "configurations": 2.5,
+            "settled": 100,
         },
         means_from_seeds=20,
         kinds=(*KINDS, *NATIVE_KINDS, *TOPIC_KINDS),

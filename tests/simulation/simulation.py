@@ -179,6 +179,8 @@ class Report:
     fingerprint: int
     simulated_ms: int
     turns: int
+    settled: int
+    """How often servers wrote, applied or answered without a turn."""
     operations: tuple[tuple[str, int], ...]
     """How often what `tests.simulation.client_checks.KINDS` names was seen."""
 
@@ -412,6 +414,7 @@ class Simulation:
             fingerprint=self._fingerprint,
             simulated_ms=self.schedule.now_ms,
             turns=sum(process.turns for process in self.processes),
+            settled=sum(process.settled for process in self.processes),
             operations=(
                 *((kind, checks.kinds[kind]) for kind in KINDS),
                 *((kind, self.natives.kinds[kind]) for kind in NATIVE_KINDS),

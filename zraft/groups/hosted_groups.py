@@ -120,6 +120,8 @@ class HostedGroups:
             servers.
         snapshots_failed_total: images that could not be written.
         installed_total: images that were taken over from other servers.
+        stirred: False if no group is here and nothing was said of any since the last turn, except by clients, who ask for
+            turns themselves.
     """
 
     def __init__(
@@ -176,7 +178,7 @@ class HostedGroups:
         self._restored: dict[GroupId, int] = {}
         """Index of the snapshot that took the place of a group's state, until a durable frame of the log says so."""
         self._tasks: list[Task] = []
-        self._stirred = True
+        self.stirred = True
         """Whether something was given to this object since its last turn, or some of that is left."""
         self.snapshots_failed_total = self.installed_total = 0
         self.bundles_sent_total = self.bundles_received_total = self.edges_sent_total = 0
@@ -205,7 +207,7 @@ class HostedGroups:
         """
         if coordination is None or not coordination.knows(sender.server, sender.instance):
             return
-        self._stirred = True
+        self.stirred = True
         of_cores: list[GroupMessage] = []
         for message in messages:
             if message.__class__ in _OF_CORES:
@@ -229,12 +231,12 @@ class HostedGroups:
     def persisted(self, durable: Durable) -> None:
         """Take note that a frame is durable, which may hold records of these groups."""
         if any(durable.numbers) or durable.forgotten:
-            self._stirred = True
+            self.stirred = True
             self.host.persisted(durable)
 
     def performed(self, task: Task, result: Result, now_ms: int) -> None:
         """Take the result of a task that the disk of snapshots has done."""
-        self._stirred = True
+        self.stirred = True
         if isinstance(task, RemoveSnapshots):
             self._removing.discard(task.group)
             return
@@ -250,7 +252,7 @@ class HostedGroups:
         An image that cannot be read, or that needs more deliveries than came with it, is refused, and the
         transfer counts as failed.
         """
-        self._stirred = True
+        self.stirred = True
         info, image, snapshots = received.info, received.state, self.snapshots
         assert isinstance(image, bytes), f"a state of group {info.group} that is none of a partition"
         try:
@@ -278,7 +280,7 @@ class HostedGroups:
             StorageError: deliveries on which this server's state relies are damaged or missing, so it must
                 not go on.
         """
-        self._stirred = True
+        self.stirred = True
         if isinstance(task, delivery_tasks.RemoveDeliveries):
             # Snapshots go after the deliveries, because this task removes the directory that holds both.
             self._tasks.append(RemoveSnapshots(task.group))
@@ -299,14 +301,14 @@ class HostedGroups:
 
         An empty list says that there is room again.
         """
-        self._stirred = True
+        self.stirred = True
         self._refused = list(tasks)
         self.host.hold(bool(tasks))
 
     @property
     def wants_turn(self) -> bool:
         """Whether what arrived since the last turn gives a turn something to do now."""
-        return (self._stirred and self.host.stirred) or self.partitions.wants_turn
+        return (self.stirred and self.host.stirred) or self.partitions.wants_turn
 
     def take_touched(self) -> set[GroupId]:
         """Return the groups of which something may have changed since the last call; some of them may be gone."""
@@ -363,7 +365,7 @@ class HostedGroups:
             or self._members_changed_index != coordination.members_changed_index
         ):
             self._follow_table(coordination, applied)
-        if not (self._stirred or self.host.groups or self.partitions.wants_turn):
+        if not (self.stirred or self.host.groups or self.partitions.wants_turn):
             return None
         self.partitions.before(self.host, step, now_ms, wall_ms)
         round_before, self._round = self._round, coordination.round
@@ -399,7 +401,7 @@ class HostedGroups:
         compactions = self._take_compactions(compactions) if compactions else []
         if effects.snapshots or self.host.stirred or self.partitions.wants_turn:
             due_in = 0
-        self._stirred = bool(self.host.groups) or self._has_work
+        self.stirred = bool(self.host.groups) or self._has_work
         return GroupsShare(tasks, deliveries, compactions, effects.coordination_due, due_in, effects.spoke)
 
     def _say(self, messages: Iterable[tuple[ServerId, PeerMessage]]) -> None:
@@ -441,7 +443,7 @@ class HostedGroups:
         if registry.revision == self._revision:
             return
         self._revision = registry.revision
-        self._stirred = True
+        self.stirred = True
         rows = registry.living  # what is given up is gone here at once, and takes no part in its own end
         for group, row in rows.items():
             if self._seen.get(group) is not row:

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from attrs import frozen
+
 from tests.unit.groups.calls import Calls
 from zraft.groups.identity import Identity
 from zraft.groups.recovery import Stored
@@ -15,6 +17,7 @@ from zraft.raft.log import Log
 from zraft.raft.messages import HardState
 from zraft.server.clients.zookeeper.connection import ZooKeeperConnection
 from zraft.server.engine.driver import Driver
+from zraft.server.engine.effects import Effects
 from zraft.server.engine.settings import DriverSettings
 from zraft.transport.messages import PeerMessage, Sender
 from zraft_core.ids import Instance, ServerId
@@ -36,6 +39,7 @@ class DrivenClient:
 
     Attributes:
         answers: how often it was told something.
+        told: what it was told, byte by byte.
     """
 
     def __init__(self, driver: Driver) -> None:
@@ -46,6 +50,7 @@ class DrivenClient:
         self._connection: ZooKeeperConnection = connection
         connection.handle = self._answered
         self.answers = 0
+        self.told = b""
 
     def will_write(self, command: Command) -> None:
         """Let `send` send this."""
@@ -62,19 +67,28 @@ class DrivenClient:
     def _answered(self, data: bytes, close: bool) -> None:
         assert not close, "the client was hung up on"
         self.answers += bool(data)
+        self.told += data
+
+
+@frozen
+class Datagram:
+    """What a server says to another one."""
+
+    sender: Sender
+    messages: Sequence[PeerMessage]
 
 
 class ThreeDrivers:
     """A cluster that was founded a moment ago, whose servers have a turn when something arrived that wants one, or when it
-    is due.
+    is due. As in the server's own loop, what other servers say is settled without a turn if that is enough.
 
     Attributes:
-        calls, turns: of each server, since `forget` was called last.
+        calls, turns, settled: of each server, since `forget` was called last.
     """
 
     def __init__(self) -> None:
         self._now = 0
-        self._events: list[tuple[int, int, ServerId, Callable[[], None] | None]] = []
+        self._events: list[tuple[int, int, ServerId, Callable[[], None] | Datagram | None]] = []
         self._number = 0
         self._wakes_at: dict[ServerId, int] = {}
         self.forget()
@@ -102,10 +116,15 @@ class ThreeDrivers:
         """Count from here on."""
         self.calls = {server: Calls() for server in DISKS}
         self.turns: Counter[ServerId] = Counter()
+        self.settled: Counter[ServerId] = Counter()
 
     def write(self, data: bytes) -> None:
         """Set a znode's data through the leader, and go on until its client has the answer."""
         self.ask(self.leader, self._client, (SET_DATA, "/a", data, -1))
+
+    def rest(self) -> None:
+        """Go on until all servers have applied what was written."""
+        self._pass(SETTLES_MS)
 
     def client(self, server: ServerId) -> DrivenClient:
         """Return a client of that server, which has a session."""
@@ -137,10 +156,11 @@ class ThreeDrivers:
 
     def _pass(self, ms: int) -> None:
         end = self._now + ms
-        while self._now < end:
+        while self._events[0][0] <= end:
             self._next()
+        self._now = end
 
-    def _at(self, ms: int, server: ServerId, event: Callable[[], None] | None) -> None:
+    def _at(self, ms: int, server: ServerId, event: Callable[[], None] | Datagram | None) -> None:
         self._number += 1
         heapq.heappush(self._events, (self._now + ms, self._number, server, event))
 
@@ -150,9 +170,12 @@ class ThreeDrivers:
             if self._wakes_at[server] == self._now:
                 self._turn(server)
             return
+        # As in the server's own loop.
+        if isinstance(event, Datagram):
+            self._arrived(server, event)
+            return
         with self.calls[server].counted():
             event()
-            # As in the server's own loop.
             wants_turn = self.drivers[server].on_clients()
         if wants_turn:
             self._turn(server)
@@ -162,10 +185,30 @@ class ThreeDrivers:
         self.turns[server] += 1
         with self.calls[server].counted():
             effects = driver.turn(self._now, WALL_EPOCH_MS + self._now)
+        self._carry_out(server, effects)
+
+    def _arrived(self, server: ServerId, datagram: Datagram) -> None:
+        """Do what follows from what another server said."""
+        driver = self.drivers[server]
+        with self.calls[server].counted():
+            driver.pass_time(self._now)
+            driver.receive(datagram.sender, datagram.messages)
+            said = driver.answer()
+            effects = driver.settle() if said is None else None
+        if said is not None:
+            for to, messages in said:
+                self._send(server, to, messages)
+        elif effects is not None:
+            self.settled[server] += 1
+            self._carry_out(server, effects)
+        else:
+            self._turn(server)
+
+    def _carry_out(self, server: ServerId, effects: Effects) -> None:
         if effects.write is not None:
             self._at(HOP_MS, server, lambda: self._persisted(server))
         for to, messages in effects.sends:
-            self._at(HOP_MS, to, self._receiving(server, to, messages))
+            self._send(server, to, messages)
         for connection, data, close in effects.outputs:
             connection.handle(data, close)
         self._wakes_at[server] = max(effects.wake_at, self._now + 1)
@@ -175,15 +218,8 @@ class ThreeDrivers:
         driver = self.drivers[server]
         driver.persisted()
         for to, messages in driver.acknowledge()[0]:
-            self._at(HOP_MS, to, self._receiving(server, to, messages))
+            self._send(server, to, messages)
 
-    def _receiving(
-        self, server: ServerId, to: ServerId, messages: Sequence[PeerMessage]
-    ) -> Callable[[], None]:
-        sender, driver = Sender(server, DISKS[server], 1), self.drivers[to]
-
-        def receive() -> None:
-            driver.pass_time(self._now)
-            driver.receive(sender, messages)
-
-        return receive
+    def _send(self, server: ServerId, to: ServerId, messages: Sequence[PeerMessage]) -> None:
+        """Let messages of a server arrive at another one."""
+        self._at(HOP_MS, to, Datagram(Sender(server, DISKS[server], 1), messages))

@@ -8,8 +8,8 @@ from zraft_core.znodes.txn import SET_DATA
 WRITES = 50
 WRITE_MS = 8
 """What a write takes whose batch leaves at once, in hops of a ms, on the way to the leader and back as well."""
-LEADER_CALLS_MAX = 445
-FOLLOWER_CALLS_MAX = 165
+LEADER_CALLS_MAX = 270
+FOLLOWER_CALLS_MAX = 115
 
 
 def test_a_write_costs_few_calls_on_each_server() -> None:

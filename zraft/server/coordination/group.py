@@ -327,7 +327,7 @@ class CoordinationGroup:
             me = self.identity
             for batch in self._origin.due(now):
                 if leader == me.server:
-                    self._take_batch(me.server, me.instance, batch)
+                    self._take_batch(me.server, me.instance, batch, own=True)
                 else:
                     self._outbox.send(leader, batch)
         touches = self._touches
@@ -393,6 +393,34 @@ class CoordinationGroup:
             replica.reads += ready.read_states
             self.stirred = True
         return True
+
+    @property
+    def may_settle(self) -> bool:
+        """True if `settle` is all that follows from what members said: nothing is due, and everybody is who they were."""
+        raft, replica, now = self.raft, self.replica, self._clock.now
+        if (
+            raft is None
+            or replica is None
+            or self.stirred
+            or self.leader is None
+            or raft.leader != self.leader
+            or raft.now >= self._tick_at
+            or raft.now >= self._tick_by
+            or raft.members_changed_index > replica.applied_index
+            or now >= self._origin.due_at
+            or now >= self._touches.may_leave_at
+            or not self.bootstrap.founded
+        ):
+            return False
+        leadership = self.leadership
+        if raft.role is Role.FOLLOWER:
+            return leadership is None and not (self._reads.waiting or self._syncs.syncs)
+        return (
+            leadership is not None
+            and raft.term == self._led_term
+            and raft.commit_index != self._seen_commit
+            and not (leadership.intake.ready or leadership.commands or raft.handover is not None)
+        )
 
     def beat(self) -> Sequence[tuple[ServerId, RaftMessage]] | None:
         """Return the heartbeats that are due, if nothing else is; None, and nothing was done, if a turn has to follow.
@@ -564,10 +592,12 @@ class CoordinationGroup:
                 assert isinstance(message, RaftMessage), f"{message!r} is not about the coordination group"
                 self.on_consensus(server, instance, message)
 
-    def _take_batch(self, server: ServerId, instance: Instance, batch: OriginBatch) -> None:
+    def _take_batch(
+        self, server: ServerId, instance: Instance, batch: OriginBatch, *, own: bool = False
+    ) -> None:
         """Take a batch of an origin, which may be this server itself, if this server leads."""
         if self.leadership is not None:
-            self.leadership.intake.offer(server, instance, batch)
+            self.leadership.intake.offer(server, instance, batch, own=own)
         elif self.raft is not None and self.raft.role is Role.LEADER:
             # Its origin has heard of this leader before the leader's first entry is applied. It would send the batch again
             # only after a while, and clients have waited for an election already.

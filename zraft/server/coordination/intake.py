@@ -64,8 +64,12 @@ class BatchIntake:
         """Take the rows of a new configuration: rows exist exactly for its members (D-3)."""
         self._taken = {origin: self._taken.get(origin, row) for origin, row in rows.items()}
 
-    def offer(self, server: ServerId, instance: Instance, batch: OriginBatch) -> None:
-        """Take `batch` if it is the next one of its origin; keep a few early ones; drop the rest."""
+    def offer(self, server: ServerId, instance: Instance, batch: OriginBatch, *, own: bool = False) -> None:
+        """Take `batch` if it is the next one of its origin; keep a few early ones; drop the rest.
+
+        Args:
+            own: this process has made it, so it is well formed.
+        """
         origin = (server, instance)
         if origin not in self._taken or self._ready_bytes >= READY_BYTES_MAX:
             return
@@ -74,7 +78,7 @@ class BatchIntake:
         next_one = is_next(*taken, *number)
         if not next_one and number <= taken:
             return  # most batches that are not the next one are repetitions
-        if not is_well_formed(batch, server, instance):
+        if not (own or is_well_formed(batch, server, instance)):
             self.malformed += 1
             return
         if not next_one:

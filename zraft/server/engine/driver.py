@@ -69,6 +69,9 @@ from zraft_core.ids import COORDINATION_GROUP, GroupId, ServerId
 from zraft_core.znodes.acl import OF_OPERATORS
 from zraft_core.znodes.txn import REGISTER, Command
 
+SETTLES = True
+"""Whether `Driver.settle` may do without a turn. Tests compare what comes of both."""
+
 LOOK_INTERVAL_MS: Final = 50
 """How often the driver looks at what no event brings, in turns that something else brings."""
 
@@ -144,6 +147,8 @@ class Driver:
         self._beat_ms = settings.raft.idle_heartbeat_ticks
         self.rests_until = 0
         self._look_at = now_ms
+        self._wall_ms = 0
+        """The wall clock's time of the last turn."""
         self._writes_answered = 0
         self._remains: list[Remains] = []
         """What is left of replaced states. They are freed in steps, because freeing a million objects takes long."""
@@ -357,6 +362,47 @@ class Driver:
             return None
         return self.acknowledge()[0] or None
 
+    def settle(self) -> Effects | None:
+        """Do what follows from what other servers said, if that is only to write, to apply and to answer.
+
+        So it is in nearly every round: a follower writes an entry, and the leader applies one that is committed. A turn
+        would do the same, after it had gone past everything; it has to look at the rest some twenty times a second.
+
+        Returns:
+            As of `turn`. None, and nothing was done, if a turn has to follow.
+
+        Raises:
+            CopiedDirectoryError, DivergedError: see `turn`.
+        """
+        coordination, clients, groups, now_ms = self.coordination, self.clients, self.groups, self.clock.now
+        if (
+            now_ms >= self._look_at
+            or not SETTLES
+            or self._stirred
+            or self.origin.collected
+            or self._outbox.local
+            or self._remains
+            or self._leaving.stops
+            or not coordination.may_settle
+            or (groups is not None and groups.stirred and groups.wants_turn)
+        ):
+            return None
+        sent_before = clients.sent_total - clients.events_total
+        clients.turn.now = now_ms
+        registry = self.machine.registry.revision
+        coordination.settle()
+        outputs = self._answer_clients(now_ms)
+        if self._writes_answered:
+            self._count_answers(sent_before, self._wall_ms)
+        frame = self._frame.take() if self._frame.due else None
+        if frame is not None:
+            self.pace.began(self.clock.run)
+        wake_at = min(coordination.due_at(rests=False), coordination.look_at_alarm(), self.clock.asked_at)
+        if clients.stirred or self.machine.registry.revision != registry:
+            wake_at = now_ms
+        self.clock.asked_at = wake_at
+        return Effects(self._outbox.take(), frame, outputs, wake_at)
+
     def beat(self, now_ms: int) -> Beat | None:
         """Let time pass up to the alarm that rings now, and return the heartbeats that are due, if nothing else is.
 
@@ -540,6 +586,7 @@ class Driver:
             self.latencies.answered(now_ms)
         sent_before = clients.sent_total - clients.events_total
         clients.turn.now = now_ms
+        self._wall_ms = wall_ms
 
         coordination.advance(rest, step)
         replica, share = coordination.replica, None

@@ -524,12 +524,53 @@ class Node:
             self._loop.call_soon(self._turn)
 
     def _on_arrived(self, at_ms: float) -> None:
-        """Schedule a turn for what other servers said, which arrived then."""
-        self._asked = True
+        """Do what follows from what other servers said, which arrived then; schedule a turn if that takes one."""
         if not self._scheduled:
+            if not (self._paused or self._ends) and self._settle(at_ms):
+                return
             self._scheduled = True
             self.driver.clients.arrived = at_ms
             self._loop.call_soon(self._turn)
+        self._asked = True
+
+    def _settle(self, at_ms: float) -> bool:
+        """Write, apply and answer without a turn, if no more has to be done; return whether none has to follow."""
+        driver = self.driver
+        try:
+            effects = driver.settle()
+        except ZraftError as error:
+            self._fail(error)
+            return True
+        if effects is None:
+            return False
+        if effects.sends or effects.outputs:
+            self._say(effects)
+        ended = now_ms_exactly()
+        if driver.latencies.waiting:
+            driver.latencies.answered(ended)
+        again, stalled_ms = False, ended - at_ms
+        if effects.write is not None:
+            seconds = self._wal_writer.submit(effects.write)
+            if seconds is not None:
+                stalled_ms += seconds * 1000
+                # After a late one a turn follows, because heartbeats may wait in the socket.
+                again = self._on_durable(seconds) or seconds * 1000 >= LATE_MS
+        if stalled_ms > self._process.stall_ms_max:
+            self._process.stall_ms_max = stalled_ms
+        now = driver.clock.now
+        if again or effects.wake_at <= now:
+            return False
+        self._wake(effects.wake_at, now)
+        return True
+
+    def _say(self, effects: Effects) -> None:
+        """Tell other servers and clients what a turn says to them."""
+        for to, messages in effects.sends:
+            self._peers.send(to, messages)
+        for connection, data, close in effects.outputs:
+            protocol = connection.handle
+            if protocol is not None:
+                protocol.write(data, close=close)
 
     def _wake(self, at_ms: int, now_ms: int) -> None:
         """Be woken at `at_ms`, or sooner: an alarm that is set for an earlier moment finds that out and is set again.
@@ -645,12 +686,8 @@ class Node:
         except ZraftError as error:
             self._fail(error)
             return False
-        for to, messages in effects.sends:
-            self._peers.send(to, messages)
-        for connection, data, close in effects.outputs:
-            protocol = connection.handle
-            if protocol is not None:
-                protocol.write(data, close=close)
+        if effects.sends or effects.outputs:
+            self._say(effects)
         if self._paused:
             for protocol in list(self._paused):
                 protocol.maybe_resume()
