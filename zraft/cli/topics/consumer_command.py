@@ -179,9 +179,9 @@ async def _with_bounds(topics: Topics, found: Consumption) -> Consumption:
     from zraft_client.topics.errors import NoTopicError
 
     begun: dict[tuple[bytes, str], set[int]] = {}
-    for place in found.places:
-        if place.owners is not None:
-            begun.setdefault((place.name, place.topic), set()).add(place.partition)
+    for one in found.places:
+        if one.owners is not None:
+            begun.setdefault((one.name, one.topic), set()).add(one.partition)
     wanted = sorted(
         {(topic, partition) for (_, topic), has in begun.items() for partition in found.unclaimed(topic, has)}
     )
