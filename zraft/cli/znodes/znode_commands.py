@@ -275,8 +275,8 @@ def ls(access: Access, path: str, recursive: bool, is_long: bool) -> Listing:
         zraft ls -l /workers --watch
 
     Each line is a name, in alphabetical order; one request is enough for these. In JSON each line is an object with `path`,
-    `name` and the stat, so that, as with --long and --recursive, each znode is asked for, hundreds at a time. One that others
-    delete meanwhile is left out then. With --recursive, znodes whose children may not be listed are named at the end, and
+    `name` and the stat. There, and with --long and --recursive, each znode is asked for, hundreds at a time, and one that
+    others delete meanwhile is left out. With --recursive, znodes whose children may not be listed are named at the end, and
     the exit code is 1.
     """
     from zraft.cli.znodes.subtree import listing_of
@@ -287,9 +287,7 @@ def ls(access: Access, path: str, recursive: bool, is_long: bool) -> Listing:
     return listing_of(path, seen, refused, recursive=recursive, is_long=is_long)
 
 
-async def _list(
-    access: Access, path: str, *, recursive: bool, stats: bool
-) -> tuple[list[Seen], list[str]]:
+async def _list(access: Access, path: str, *, recursive: bool, stats: bool) -> tuple[list[Seen], list[str]]:
     from zraft.cli.znodes.subtree import names_in, walk
 
     async with connected(access) as client:
