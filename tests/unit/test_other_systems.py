@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import importlib.util
@@ -171,5 +172,5 @@ def test_a_limit_of_open_files_that_the_system_only_claims_to_allow_is_not_insis
 
 
 def test_without_prctl_no_child_is_asked_to_die_with_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parent_death.ctypes, "PyDLL", lambda _: object())
+    monkeypatch.setattr(ctypes, "PyDLL", lambda _: object())
     assert parent_death.dies_with_parent() is None
