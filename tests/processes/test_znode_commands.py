@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.processes.cluster import Cluster
+from tests.processes.cluster import Cluster, wait_until
 from zraft.cli.main import main
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
@@ -163,6 +163,31 @@ def test_signals_to_lock_reach_the_command_which_decides_how_it_ends(
         finally:
             end_group(holder)
     assert locked(running, "--timeout", "0", "/locks/c", "true")[0] == 0
+
+
+def test_a_lock_that_is_terminated_while_it_waits_leaves_nothing_for_others_to_wait_for(
+    running: Cluster,
+) -> None:
+    with subprocess.Popen(
+        command(running, "lock", "/locks/e", "cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        holder.stdin.write(b"held\n")
+        holder.stdin.flush()
+        assert holder.stdout.readline() == b"held\n"
+        with subprocess.Popen(command(running, "lock", "/locks/e", "true")) as waiter:
+            wait_until(lambda: contenders(running) == 2, "the second one to wait")
+            waiter.terminate()
+            assert waiter.wait(60) == 128 + signal.SIGTERM
+        assert contenders(running) == 1
+        holder.stdin.close()
+        assert holder.wait(60) == 0
+
+
+def contenders(cluster: Cluster) -> int:
+    """The number of those that hold or want a lock."""
+    return len(run(cluster, "ls", "/locks/e")[1].splitlines())
 
 
 @pytest.mark.skipif(

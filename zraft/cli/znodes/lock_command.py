@@ -12,8 +12,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -106,9 +106,32 @@ def lock(
     access = Access(connect, identity.auth, identity.tls, TIMEOUT_S)
     try:
         require_listener(access)
-        sys.exit(asyncio.run(_lock(access, path, command, timeout, session_timeout)))
+        sys.exit(asyncio.run(_until_terminated(_lock(access, path, command, timeout, session_timeout))))
     except KeyboardInterrupt:
         sys.exit(EXIT_SIGNAL + signal.SIGINT)
+
+
+async def _until_terminated(lock: Coroutine[Any, Any, int]) -> int:
+    """Return the exit code of the lock. SIGTERM while it waits ends it in good order, so that nobody waits behind it.
+
+    Once there is a command, SIGTERM is the command's.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    terminated = False
+
+    def terminate() -> None:
+        nonlocal terminated
+        terminated = True
+        task.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, terminate)
+    try:
+        return await lock
+    except asyncio.CancelledError:
+        if not terminated:
+            raise
+        return EXIT_SIGNAL + signal.SIGTERM
 
 
 async def _lock(
