@@ -131,11 +131,14 @@ class AsyncDictionary:
         return await self.client.size(dictionary=self.name)
 
     async def snapshot(self) -> dict[Any, Any]:
-        """Return all of it, of one moment; refused if larger than the servers' client.reply_bytes_max."""
+        """Return all of it, of one moment and in no order; refused if larger than the servers' client.reply_bytes_max."""
         return await self.client.snapshot(dictionary=self.name)
 
     async def items(self, *, limit: int = ITEMS_PER_PAGE) -> AsyncIterator[tuple[Any, Versioned[Any]]]:
-        """Yield all entries, `limit` per request; each page is of a later moment."""
+        """Yield all entries, `limit` per request; each page is of a later moment.
+
+        The order depends on the keys alone, so that it is the same each time, at every server.
+        """
         after: Any = None
         while True:
             page = await self.client.items(dictionary=self.name, after=after, limit=limit)

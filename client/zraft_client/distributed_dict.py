@@ -90,6 +90,10 @@ class AbstractClient:
 class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
     """A dictionary in a cluster. Keys and values are what MessagePack can hold; a changed list inside is not noticed.
 
+    Entries have no order: not that in which they were written, and not the same one at the next look. `items` gives each key
+    with its value, but `keys` and `values` are two looks, which need not belong together. Sort the keys if their order
+    matters.
+
     Usable from several threads. `close` it, or let it go: its connection ends with it.
 
     Args:
@@ -260,7 +264,7 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
         return self.copy().items()
 
     def copy(self) -> dict[Any, Any]:
-        """Return a plain dictionary: of one moment, unless it is too large for one answer of a server."""
+        """Return a plain dictionary: of one moment, unless it is too large for one answer of a server. It has no order."""
         if self._copy is not None:
             return {key: entry.value for key, entry in self._fresh_copy().entries().items()}
         if self._asks:
@@ -385,7 +389,7 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
             )
 
     def popitem(self) -> tuple[Any, Any]:
-        """Remove some entry, and return its key and value.
+        """Remove some entry, and return its key and value: not the newest one, since entries have no order.
 
         Raises:
             KeyError: the dictionary is empty.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, MutableMapping
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -110,6 +111,34 @@ def test_it_behaves_as_a_dictionary_under_every_policy(mine: DistributedDict) ->
     assert not mine
     with pytest.raises(KeyError):
         mine.popitem()
+
+
+def test_entries_have_no_order_and_nothing_depends_on_one(fake: ClusterThread, mine: DistributedDict) -> None:
+    """Servers keep entries in sets, so each of them has an order of its own, which ends with its process."""
+    model = {"b": 1, "a": 2, "c": 3}
+    mine.update(model)
+    orders = []
+    for _ in range(2):
+        mine.refresh(force=True)
+        orders.append(list(mine))
+        assert sorted(mine) == sorted(model)
+        assert sorted(mine.items()) == sorted(model.items())
+        assert mine == model
+        assert mine.copy() == model
+        fake.do(lambda cluster: _turn_round(cluster.dictionaries["mine"]))
+    # A copy that is pushed is not sent again. The others show whatever order a server's answer has.
+    pushed = isinstance(mine.refresh_policy, RefreshPolicyWatch)
+    assert orders[1] == (orders[0] if pushed else orders[0][::-1])
+    key, value = mine.popitem()
+    assert model.pop(key) == value
+    assert mine == model
+
+
+def _turn_round(entries: dict[Any, Any]) -> None:
+    """Let the next answers have the entries in the opposite order."""
+    found = list(entries.items())[::-1]
+    entries.clear()
+    entries.update(found)
 
 
 def test_keys_that_are_equal_in_python_are_one(mine: DistributedDict) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from select import select
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from tests.processes.cluster import Cluster
+from tests.processes.cluster import Cluster, wait_until
 from zraft.cli.main import main
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
@@ -135,10 +139,83 @@ def test_lock_passes_the_exit_code_and_makes_others_wait(running: Cluster) -> No
 
 TELL = """
 import signal
-signal.signal(signal.SIGTERM, lambda *_: (print("told", flush=True), exit(0)))
+for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(one, lambda *_: (print("told", flush=True), exit(9)))
 print("held", flush=True)
 signal.pause()
 """
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signals_to_lock_reach_the_command_which_decides_how_it_ends(
+    running: Cluster, sent: signal.Signals
+) -> None:
+    words = command(running, "lock", "/locks/c", sys.executable, "-c", TELL)
+    # In a session of its own it has no terminal, which would send the signals of its keyboard to both.
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        holder.send_signal(sent)
+        try:
+            assert select([holder.stdout], [], [], 60)[0], "the command was not told"
+            assert holder.stdout.readline() == "told\n"
+            assert holder.wait(60) == 9
+        finally:
+            end_group(holder)
+    assert locked(running, "--timeout", "0", "/locks/c", "true")[0] == 0
+
+
+def test_a_lock_that_is_terminated_while_it_waits_leaves_nothing_for_others_to_wait_for(
+    running: Cluster,
+) -> None:
+    with subprocess.Popen(
+        command(running, "lock", "/locks/e", "cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        holder.stdin.write(b"held\n")
+        holder.stdin.flush()
+        assert holder.stdout.readline() == b"held\n"
+        with subprocess.Popen(command(running, "lock", "/locks/e", "true")) as waiter:
+            wait_until(lambda: contenders(running) == 2, "the second one to wait")
+            waiter.terminate()
+            assert waiter.wait(60) == 128 + signal.SIGTERM
+        assert contenders(running) == 1
+        holder.stdin.close()
+        assert holder.wait(60) == 0
+
+
+def contenders(cluster: Cluster) -> int:
+    """The number of those that hold or want a lock."""
+    return len(run(cluster, "ls", "/locks/e")[1].splitlines())
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux ends the children of a process that is killed"
+)
+def test_the_command_of_a_lock_that_is_killed_is_ended_by_the_kernel(running: Cluster) -> None:
+    words = command(running, "lock", "--session-timeout", "4", "/locks/d", "cat")
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        holder.stdin.write(b"held\n")
+        holder.stdin.flush()
+        assert holder.stdout.readline() == b"held\n"
+        holder.kill()
+        try:
+            # Its standard input is still open, so `cat` ends only if it is ended. Then nobody holds its output.
+            assert select([holder.stdout], [], [], 60)[0]
+            assert holder.stdout.read() == b""
+        finally:
+            end_group(holder)
+
+
+def end_group(leader: subprocess.Popen[Any]) -> None:
+    """End what a process of a session of its own started, if anything is left of it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader.pid, signal.SIGKILL)
 
 
 def test_a_lock_that_no_server_confirms_is_given_up_and_the_command_is_told(running: Cluster) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import importlib.util
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 
 from zraft.config import knobs
+from zraft.program import parent_death
 from zraft.server.operators import environment, report
 from zraft.server.process import client_protocol, node
 from zraft.storage import filesystem
@@ -167,3 +169,8 @@ def test_a_limit_of_open_files_that_the_system_only_claims_to_allow_is_not_insis
     monkeypatch.setattr(resource, "setrlimit", set_limit)
     node._raise_file_limit()
     assert limits[0] == node.OPEN_FILES_MACOS
+
+
+def test_without_prctl_no_child_is_asked_to_die_with_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "PyDLL", lambda _: object())
+    assert parent_death.dies_with_parent() is None

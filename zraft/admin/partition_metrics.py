@@ -119,7 +119,7 @@ PARTITIONS: Final[tuple[Number[PartitionsStatus] | Numbers[PartitionsStatus], ..
             ((one.topic, one.name.decode(errors="backslashreplace")), one.lag) for one in status.consumers
         ],
         labels=("topic", "consumer"),
-        note="The sum over all servers is the consumer's lag.",
+        note="The sum over all servers is the consumer's lag, without partitions in which it has not begun.",
     ),
     Number(
         "zraft_consumer_series_left_out",

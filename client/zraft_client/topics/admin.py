@@ -72,6 +72,21 @@ class Topics:
         )
         return dict(enumerate(found))
 
+    async def bounds_of(self, name: str, partition: int, *, timeout_s: float | None = None) -> Bounds:
+        """Return where one partition of a topic begins and ends: whatever was acknowledged before the call is in it.
+
+        Raises:
+            NoTopicError: there is no such partition.
+            NoAuthError: the topic may not be read.
+            DeadlineError: the partition's leader did not answer in time.
+        """
+        group = (await self.directory.known()).group(name, partition)
+        timeout_s = self._client.timeout_s if timeout_s is None else timeout_s
+        try:
+            return await bounds_of(self.directory, group, timeout_s)
+        except DeadlineError as error:
+            raise DeadlineError(f"{name}/{partition}: {error}") from error
+
     async def consumers(self, name: str, *, timeout_s: float | None = None) -> tuple[ConsumerPlace, ...]:
         """Return who consumes a topic, and how far each is: by partition, those first that store their offset themselves.
 

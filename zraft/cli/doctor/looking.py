@@ -28,6 +28,7 @@ from zraft_core.errors import Code, ConfigError, ZraftError
 if TYPE_CHECKING:
     from zraft.cli.client_options import Identity
     from zraft.config.server import ServerConfig
+    from zraft.shell.client import Client
 
 TIMEOUT_S: Final = 3.0
 PAGE_BYTES_MAX: Final = 16 * 2**20
@@ -246,21 +247,24 @@ def _open(addresses: Sequence[Address], identity: Identity, timeout_s: float) ->
     """Return whether everybody may change the root, and topics without an ACL of their own."""
     import asyncio
 
-    return asyncio.run(_acls(addresses, identity, timeout_s))
-
-
-async def _acls(addresses: Sequence[Address], identity: Identity, timeout_s: float) -> tuple[bool, bool]:
+    # What is loaded here is not loaded by the loop, which would stand still for it.
     from zraft.shell.client import Client
     from zraft.shell.target import Target
+
+    target = Target(tuple(addresses))
+
+    def client() -> Client:
+        return Client(
+            target, session_timeout_ms=10_000, wait_s=timeout_s, notify=lambda _: None, tls=identity.tls
+        )
+
+    return asyncio.run(_acls(client, identity))
+
+
+async def _acls(make: Callable[[], Client], identity: Identity) -> tuple[bool, bool]:
     from zraft_core.wire.client_requests import Auth, GetAcl
 
-    client = Client(
-        Target(tuple(addresses)),
-        session_timeout_ms=10_000,
-        wait_s=timeout_s,
-        notify=lambda _: None,
-        tls=identity.tls,
-    )
+    client = make()
     client.start()
     try:
         for scheme, credentials in identity.auth:

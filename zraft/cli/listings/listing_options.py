@@ -72,6 +72,12 @@ def lists(command: Callable[..., Listing]) -> Callable[..., None]:
     return listing
 
 
+def prints_json() -> bool:
+    """Return whether the command that runs, one that `lists`, prints JSON: what only that has need not be asked for else."""
+    given = click.get_current_context().params
+    return bool(given["as_json"]) or given["output"] == "json"
+
+
 def show(look: Look, manner: Manner) -> None:
     """Print what `look` finds; with an interval, each look that finds something else, until Ctrl-C.
 

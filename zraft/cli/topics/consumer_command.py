@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 import click
-from attrs import frozen
+from attrs import evolve, frozen
 
 from zraft.cli.client_options import Access, is_client, run
 from zraft.cli.listings.listing import Column, Grid, Listing
@@ -18,7 +18,7 @@ from zraft_core.errors import ConfigError, ZraftError
 
 if TYPE_CHECKING:
     from zraft_client.topics import Topics
-    from zraft_client.topics.values import ConsumerPlace
+    from zraft_client.topics.values import Bounds, ConsumerPlace
 
 Row = dict[str, object]
 
@@ -30,12 +30,22 @@ class Consumption:
     Attributes:
         places: of all consumers that were found, by topic and partition.
         partitions: how many partitions each topic has that was looked at.
+        bounds: of partitions that some group of their topic has never claimed, by (topic, partition), if they may be read.
         problems: why nothing is known of a partition, by (topic, partition).
     """
 
     places: tuple[ConsumerPlace, ...]
     partitions: dict[str, int]
+    bounds: dict[tuple[str, int], Bounds]
     problems: dict[tuple[str, int], str]
+
+    def unclaimed(self, topic: str, begun: Collection[int]) -> list[int]:
+        """Return the partitions of a topic that a group has never claimed, if it has begun in these."""
+        return [
+            partition
+            for partition in range(self.partitions.get(topic, 0))
+            if partition not in begun and (topic, partition) not in self.problems
+        ]
 
     def complaint(self) -> str:
         """Return which partitions are missing from what is shown, and why; nothing if none is."""
@@ -68,14 +78,16 @@ def list_(access: Access, only: str | None) -> Listing:
     """Show all consumers.
 
     \b
-    kind     "offset" stores how far it is; "group" shares partitions by claims.
-    lag      how many records of the topic it has not consumed yet.
-    members  how many of a group claim something now.
+    kind        "offset" stores how far it is; "group" shares partitions by claims.
+    partitions  in how many partitions of the topic it has begun.
+    lag         how many records it has not consumed yet. For a group, these are also the
+                records of partitions that none of its members has ever claimed.
+    members     how many of a group claim something now.
 
     Partitions without a leader are named at the end, and the exit code is 1 then.
     """
     found = run(_found(access, only))
-    return _listing(_summaries(found.places), found)
+    return _listing(_summaries(found), found)
 
 
 @consumer.command()
@@ -90,6 +102,10 @@ def describe(access: Access, name: str, only: str | None) -> Listing:
     offset  the next record that it consumes; empty where it has not begun yet.
     end     behind the newest record of the partition.
     lag     how many records it has not consumed yet, also where messages are batches of records.
+    owners  who claims the partition now, if it is a group; - if nobody does.
+
+    A partition that nobody of a group has ever claimed has no offset. Its lag is all records that are kept, because a group
+    begins with the oldest one, unless its members are told to begin with the newest (`start_at_latest`).
 
     Partitions without a leader are named at the end, and the exit code is 1 then.
     """
@@ -154,29 +170,65 @@ async def _consumption(topics: Topics, only: str | None) -> Consumption:
         # A partition of a deleted topic has no leader, and is nobody's concern.
         there = {topic.name for topic in await topics.list()}
         problems = {key: problem for key, problem in problems.items() if key[0] in there}
-    return Consumption(tuple(places), partitions, problems)
+    return await _with_bounds(topics, Consumption(tuple(places), partitions, {}, problems))
 
 
-def _summaries(places: Iterable[ConsumerPlace]) -> list[Row]:
+async def _with_bounds(topics: Topics, found: Consumption) -> Consumption:
+    """Add the bounds of partitions that some group has never claimed: no answer about consumers tells of those."""
+    from zraft_client.errors import DeadlineError, NoAuthError
+    from zraft_client.topics.errors import NoTopicError
+
+    begun: dict[tuple[bytes, str], set[int]] = {}
+    for one in found.places:
+        if one.owners is not None:
+            begun.setdefault((one.name, one.topic), set()).add(one.partition)
+    wanted = sorted(
+        {(topic, partition) for (_, topic), has in begun.items() for partition in found.unclaimed(topic, has)}
+    )
+    answers = await asyncio.gather(*(topics.bounds_of(*where) for where in wanted), return_exceptions=True)
+    bounds: dict[tuple[str, int], Bounds] = {}
+    problems = dict(found.problems)
+    for where, answer in zip(wanted, answers, strict=True):
+        if isinstance(answer, DeadlineError):
+            problems[where] = str(answer)
+        elif isinstance(answer, NoAuthError | NoTopicError):
+            continue  # who may only administer a topic sees the lag of what is begun
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            bounds[where] = answer
+    return evolve(found, bounds=bounds, problems=problems)
+
+
+def _summaries(found: Consumption) -> list[Row]:
     """Return a row for each consumer of each topic."""
 
     def who(place: ConsumerPlace) -> tuple[bytes, bool, str]:
         return place.name, place.owners is not None, place.topic
 
     rows: list[Row] = []
-    for (name, shares, topic), found in groupby(sorted(places, key=who), key=who):
-        each = list(found)
+    for (name, shares, topic), places in groupby(sorted(found.places, key=who), key=who):
+        each = list(places)
+        lag = sum(place.lag for place in each)
+        if shares:
+            unclaimed = found.unclaimed(topic, {place.partition for place in each})
+            lag += sum(_lag_of(found.bounds.get((topic, partition))) or 0 for partition in unclaimed)
         rows.append(
             {
                 "consumer": _shown(name),
                 "kind": "group" if shares else "offset",
                 "topic": topic,
                 "partitions": len(each),
-                "lag": sum(place.lag for place in each),
+                "lag": lag,
                 "members": len({owner for place in each for owner in place.owners or ()}) if shares else None,
             }
         )
     return rows
+
+
+def _lag_of(bounds: Bounds | None) -> int | None:
+    """Return the lag of a group that begins at the oldest record of a partition; None if nobody knows it."""
+    return None if bounds is None else bounds.end - bounds.first
 
 
 def _shown(name: bytes) -> str:
@@ -189,7 +241,7 @@ def _listing(rows: list[Row], found: Consumption) -> Listing:
         Column(name, right=any(isinstance(row[name], int) for row in rows), spare=SPARE.get(name, 0))
         for name in (rows[0] if rows else {})
     )
-    cells = tuple(tuple(map(_cell, row.values())) for row in rows)
+    cells = tuple(tuple(_cell(row, name) for name in row) for row in rows)
     parts = (Grid(columns, cells),) if rows else ("no consumers",)
     return Listing(tuple(rows), parts, found.complaint())
 
@@ -197,9 +249,10 @@ def _listing(rows: list[Row], found: Consumption) -> Listing:
 SPARE: Final = {"kind": 2, "members": 1}
 
 
-def _cell(value: object) -> str:
+def _cell(row: Row, name: str) -> str:
+    value = row[name]
     if isinstance(value, list):
-        return ", ".join(map(str, value))
+        return ", ".join(map(str, value)) or ("-" if row["kind"] == "group" else "")
     return "" if value is None else str(value)
 
 
@@ -236,13 +289,15 @@ def _rows(found: Consumption, name: bytes) -> list[Row]:
             if (topic, partition) in found.problems:
                 continue
             one = places.get((topic, partition, kind))
+            # A consumer that stores offsets may read some partitions and no others; a group shares all of them.
+            bounds = found.bounds.get((topic, partition)) if one is None and kind == "group" else None
             rows.append(
                 {
                     "topic": topic,
                     "partition": partition,
                     "offset": None if one is None else one.offset,
-                    "end": None if one is None else one.end,
-                    "lag": None if one is None else one.lag,
+                    "end": one.end if one is not None else None if bounds is None else bounds.end,
+                    "lag": one.lag if one is not None else _lag_of(bounds),
                     "kind": kind,
                     "owners": [] if one is None else list(one.owners or ()),
                 }

@@ -12,13 +12,14 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from zraft.cli.client_options import SECONDS, TIMEOUT_S, Access, Identity, connects, shows_identity
 from zraft.cli.znodes.znode_access import ROOT, connected_with, require_listener, znode_path
+from zraft.program.parent_death import dies_with_parent
 from zraft_core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ def lock(
     that grows with every holder, in ZRAFT_LOCK_TOKEN: whatever the lock protects should refuse lower ones than it has seen.
 
     If the lock is lost, because the session expired or no server was heard for five sixths of --session-timeout, COMMAND
-    gets SIGTERM, and this command ends when it has ended. SIGTERM to this command is passed on.
+    gets SIGTERM, and this command ends when it has ended. SIGTERM, SIGINT and SIGHUP to this command are passed on. If this
+    command dies, even by SIGKILL, the kernel ends COMMAND by SIGKILL (on Linux only, and without what COMMAND started).
 
     \b
     Exit code: that of COMMAND, 128 + N if signal N ended it, or
@@ -104,9 +106,32 @@ def lock(
     access = Access(connect, identity.auth, identity.tls, TIMEOUT_S)
     try:
         require_listener(access)
-        sys.exit(asyncio.run(_lock(access, path, command, timeout, session_timeout)))
+        sys.exit(asyncio.run(_until_terminated(_lock(access, path, command, timeout, session_timeout))))
     except KeyboardInterrupt:
         sys.exit(EXIT_SIGNAL + signal.SIGINT)
+
+
+async def _until_terminated(lock: Coroutine[Any, Any, int]) -> int:
+    """Return the exit code of the lock. SIGTERM while it waits ends it in good order, so that nobody waits behind it.
+
+    Once there is a command, SIGTERM is the command's.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    terminated = False
+
+    def terminate() -> None:
+        nonlocal terminated
+        terminated = True
+        task.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, terminate)
+    try:
+        return await lock
+    except asyncio.CancelledError:
+        if not terminated:
+            raise
+        return EXIT_SIGNAL + signal.SIGTERM
 
 
 async def _lock(
@@ -199,7 +224,9 @@ async def _run(command: Sequence[str], path: str, token: int, lost: asyncio.Even
     """Run the command until it ends; return its exit code, or `EXIT_LOST`."""
     environment = os.environ | {TOKEN_VARIABLE: str(token), PATH_VARIABLE: path}
     try:
-        process = await asyncio.create_subprocess_exec(*command, env=environment)
+        process = await asyncio.create_subprocess_exec(
+            *command, env=environment, preexec_fn=dies_with_parent()
+        )
     except FileNotFoundError:
         click.echo(f"{command[0]}: there is no such command", err=True)
         return EXIT_NOT_FOUND
@@ -207,9 +234,10 @@ async def _run(command: Sequence[str], path: str, token: int, lost: asyncio.Even
         click.echo(f"{command[0]}: cannot be run: {error.strerror or error}", err=True)
         return EXIT_CANNOT_RUN
     loop = asyncio.get_running_loop()
-    # Ctrl-C at a terminal reaches the command as well; it decides what that means.
-    loop.add_signal_handler(signal.SIGINT, _ignore)
-    loop.add_signal_handler(signal.SIGTERM, _terminate, process)
+    loop.add_signal_handler(signal.SIGINT, _interrupt, process)
+    loop.add_signal_handler(signal.SIGTERM, _send, process, signal.SIGTERM)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` has it
+        loop.add_signal_handler(signal.SIGHUP, _send, process, signal.SIGHUP)
     ended = asyncio.ensure_future(process.wait())
     loss = asyncio.ensure_future(lost.wait())
     try:
@@ -218,22 +246,39 @@ async def _run(command: Sequence[str], path: str, token: int, lost: asyncio.Even
             code = ended.result()
             return code if code >= 0 else EXIT_SIGNAL - code
         click.echo(f"{path}: the lock is lost; {command[0]} gets SIGTERM", err=True)
-        _terminate(process)
+        _send(process, signal.SIGTERM)
         await ended
         return EXIT_LOST
     finally:
         loss.cancel()
         loop.remove_signal_handler(signal.SIGINT)
         loop.remove_signal_handler(signal.SIGTERM)
+        loop.remove_signal_handler(signal.SIGHUP)
 
 
-def _ignore() -> None:
-    """Do nothing: the command has got the signal, too."""
+def _interrupt(process: asyncio.subprocess.Process) -> None:
+    """Pass SIGINT on, unless Ctrl-C at a terminal reaches the command as well: once is enough."""
+    if not _is_in_foreground():
+        _send(process, signal.SIGINT)
 
 
-def _terminate(process: asyncio.subprocess.Process) -> None:
+def _is_in_foreground() -> bool:
+    """Return whether this process and its command are what a terminal sends signals of the keyboard to."""
+    try:
+        terminal = os.open(os.ctermid(), os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return False  # there is no terminal
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def _send(process: asyncio.subprocess.Process, what: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
-        process.terminate()
+        process.send_signal(what)
 
 
 async def _release(lock: Lock) -> None:

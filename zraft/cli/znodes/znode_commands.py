@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from zraft.cli.client_options import Access, is_client
-from zraft.cli.listings.listing_options import lists, output_option
+from zraft.cli.listings.listing_options import lists, output_option, prints_json
 from zraft.cli.znodes.znode_access import ROOT, connected, require_listener, stat_value, znode_path
 from zraft_core.errors import ConfigError, ZraftError
 
@@ -274,20 +274,25 @@ def ls(access: Access, path: str, recursive: bool, is_long: bool) -> Listing:
         zraft ls -R /app --output json | jq -r .path
         zraft ls -l /workers --watch
 
-    Each line is a name, in alphabetical order. In JSON each line is an object with `path`, `name` and the stat. A znode
-    that others delete meanwhile is left out; one that may not be listed is shown, and the exit code is 1 then.
+    Each line is a name, in alphabetical order; one request is enough for these. In JSON each line is an object with `path`,
+    `name` and the stat. There, and with --long and --recursive, each znode is asked for, hundreds at a time, and one that
+    others delete meanwhile is left out. With --recursive, znodes whose children may not be listed are named at the end, and
+    the exit code is 1.
     """
     from zraft.cli.znodes.subtree import listing_of
 
     path = znode_path(path)
-    seen, refused = run(access, _list(access, path, recursive=recursive))
+    stats = is_long or prints_json()
+    seen, refused = run(access, _list(access, path, recursive=recursive, stats=stats))
     return listing_of(path, seen, refused, recursive=recursive, is_long=is_long)
 
 
-async def _list(access: Access, path: str, *, recursive: bool) -> tuple[list[Seen], list[str]]:
-    from zraft.cli.znodes.subtree import walk
+async def _list(access: Access, path: str, *, recursive: bool, stats: bool) -> tuple[list[Seen], list[str]]:
+    from zraft.cli.znodes.subtree import names_in, walk
 
     async with connected(access) as client:
+        if not recursive and not stats:
+            return await names_in(client, path), []
         refused: list[str] = []
         seen = [one async for one in walk(client, path, refused, depth=None if recursive else 1)]
     return seen, refused
