@@ -265,10 +265,9 @@ class WatchTable(Generic[W]):
 
         If it has more than `REMOVED_AT_ONCE` watches, it must not come back: `sweep` gives their memory back.
         """
-        watches = self._by_watcher.pop(watcher, None)
-        if watches is None:
+        if watcher not in self._by_watcher:
             return
-        data, child = watches
+        data, child = self._by_watcher.pop(watcher)
         if len(data) + len(child) > REMOVED_AT_ONCE:
             self.gone[watcher] = data, child
         else:
