@@ -406,7 +406,8 @@ class Clients:
 
     def forget(self, connection: ClientConnection) -> None:
         """Forget a connection whose socket is closed, everywhere."""
-        self.release(connection)
+        if connection.phase is not Phase.CLOSED:
+            self.release(connection)
         self.sums.forget(connection)
 
     def release(self, connection: ClientConnection) -> None:
