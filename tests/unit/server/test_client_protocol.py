@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from zraft.config.sections import AuthConfig, TlsConfig
 from zraft.config.server import ServerConfig
 from zraft.server.clients.connection import Phase
 from zraft.server.clients.native.connection import NativeConnection
-from zraft.server.process.client_protocol import NOT_SENT, NOT_SENT_BYTES_MAX
+from zraft.server.process.client_protocol import NOT_SENT, NOT_SENT_BYTES_MAX, prepare_listener
 from zraft.server.process.security.client_tls import ClientTls
 from zraft.transport.bulk import MAGIC
 from zraft_core.address import Address
@@ -380,11 +380,11 @@ def test_a_native_client_that_is_gone_leaves_nothing(node: Node) -> None:
 @pytest.mark.skipif(not NOT_SENT, reason="this system cannot bound what its kernel takes and does not send")
 def test_the_kernel_takes_little_for_a_client_that_does_not_read(node: Node) -> None:
     """It took 2.5 MB for each of any number of connections."""
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listener,
-        socket.create_connection(listener.getsockname()) as client,
-        listener.accept()[0] as accepted,
-    ):
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        prepare_listener(listener)
+        client = stack.enter_context(socket.create_connection(listener.getsockname()))
+        accepted = stack.enter_context(listener.accept()[0])
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
         End(node, accepted=accepted)
         accepted.setblocking(False)
