@@ -522,7 +522,9 @@ class Machine:
         return Code.OK
 
     def _close_session(self, command: Command, zxid: int) -> Code:
-        if len(command) != 1:
+        try:
+            (_,) = command
+        except ValueError:
             return Code.MARSHALLING_ERROR
         session = self._tree.session
         assert session is not None, "a run without a session was given a close"

@@ -218,7 +218,8 @@ class Applier:
                     events.clear()
                     if enough:
                         yield
-                if more_than_the_tree:
+                # A session that begins elsewhere is news only to a leader, which watches over all of them.
+                if more_than_the_tree and (opcode != CREATE_SESSION or self.expiry is not None):
                     self._session_command(session, command, result, None, mine)
         if audit is not None:
             audit.finish(runs)
