@@ -283,11 +283,23 @@ def test_a_served_client_has_no_deadline_and_one_that_does_not_go_is_cut(node: N
     node.turn()
     assert end.transport.ended is None
     word = End(node)
+    node.waiting.clear()
+    word.transport.room = 0  # its client does not take the answer, so the socket stays
     word.arrive(b"ruok")
     assert word.transport.ended == "closed"
-    word.transport.ended = None  # its client does not take the answer, so the socket stays
+    assert word.protocol in node.waiting
+    word.transport.ended = None
     word.protocol.on_deadline()
-    assert word.transport.ended == "aborted"
+    assert so_far(word.transport.ended) == "aborted"
+
+
+def test_a_client_that_was_told_everything_is_not_waited_for(node: Node) -> None:
+    end = End(node)
+    node.waiting.clear()
+    end.arrive(b"ruok")
+    assert end.transport.ended == "closed"
+    assert end.take() == b"ruok"
+    assert not node.waiting
 
 
 # -- streams of other servers and of operators

@@ -131,7 +131,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         host, port = (peer[0], peer[1]) if peer else ("unknown", 0)
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        connection = self._node.driver.connect(address, (("ip", host),))
+        connection = self._clients.connect(address, (("ip", host),))
         if connection is None:
             self._node.on_too_many_connections(address)
             transport.abort()  # type: ignore[attr-defined]
@@ -218,13 +218,13 @@ class ClientProtocol(asyncio.BufferedProtocol):
             if not self._writable:
                 self._left_unsent(transport.get_write_buffer_size())
         if close:
-            if self._connection is not None and self._connection.cut:
+            if self._writable or (self._connection is not None and self._connection.cut):
+                # If everything has left, this cuts nothing off: asyncio only saves looking for what is still to leave.
                 transport.abort()
                 return
             transport.close()
-            if not self._writable:
-                # A client that does not take the rest of its answer is not waited for.
-                self._node.on_waiting(self)
+            # A client that does not take the rest of its answer is not waited for.
+            self._node.on_waiting(self)
 
     def abort(self) -> None:
         """End the connection without what is still to be sent."""

@@ -833,7 +833,7 @@ class Node:
 
     def on_waiting(self, protocol: ClientProtocol) -> None:
         """Start the deadline of a client that must ask for a session, or take the rest of an answer and go."""
-        self._deadlines.start(protocol, self._loop.time())
+        self._deadlines.start(protocol, time.monotonic())
 
     def _on_stop_signal(self) -> None:
         """Let another server lead and the clients go, then stop; a second signal stops at once (SIGTERM or SIGINT)."""

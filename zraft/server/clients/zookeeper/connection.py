@@ -125,7 +125,8 @@ class ZooKeeperConnection(ZooKeeperSpeaker):
     queue: deque[Waiting]
 
     def __init__(self, clients: ZooKeeperServices, address: str, ids: Ids) -> None:
-        super().__init__(clients, address, ids)
+        super().__init__(address, ids, clients.turn.now)
+        self.clients = clients
         self.queue = deque()
         self._reader = FrameReader(clients.settings.jute_maxbuffer, words=True)
         self._backlog: list[bytes] = []
