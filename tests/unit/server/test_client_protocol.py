@@ -293,6 +293,24 @@ def test_a_served_client_has_no_deadline_and_one_that_does_not_go_is_cut(node: N
     assert so_far(word.transport.ended) == "aborted"
 
 
+def test_the_end_of_a_connection_that_was_over_asks_for_no_turn(node: Node) -> None:
+    """Nothing that others wait for becomes free by it."""
+    turns: list[str] = []
+    over, served = End(node), End(node)
+    over.arrive(b"ruok")
+    served.arrive(GREETING)
+    over.protocol._schedule = lambda: turns.append("over")
+    served.protocol._schedule = lambda: turns.append("served")
+    over.protocol.connection_lost(None)
+    served.protocol.connection_lost(None)
+    assert turns == ["served"]
+    stalled = End(node, room=0)
+    stalled.arrive(b"ruok")
+    stalled.protocol._schedule = lambda: turns.append("stalled")
+    stalled.protocol.connection_lost(None)
+    assert turns == ["served", "stalled"], "what it did not take is given back"
+
+
 def test_a_client_that_was_told_everything_is_not_waited_for(node: Node) -> None:
     end = End(node)
     node.waiting.clear()
