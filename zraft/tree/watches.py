@@ -265,9 +265,10 @@ class WatchTable(Generic[W]):
 
         If it has more than `REMOVED_AT_ONCE` watches, it must not come back: `sweep` gives their memory back.
         """
-        if watcher not in self._by_watcher:
+        watches = self._by_watcher.pop(watcher, None)
+        if watches is None:
             return
-        data, child = self._by_watcher.pop(watcher)
+        data, child = watches
         if len(data) + len(child) > REMOVED_AT_ONCE:
             self.gone[watcher] = data, child
         else:
