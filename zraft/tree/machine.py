@@ -470,7 +470,11 @@ class Machine:
             _, timeout_ms, password = command
         except ValueError:
             return Code.MARSHALLING_ERROR
-        if timeout_ms.__class__ is not int or not _is_password(password):
+        if (
+            timeout_ms.__class__ is not int
+            or password.__class__ is not bytes
+            or len(password) != PASSWORD_BYTES
+        ):
             return Code.MARSHALLING_ERROR
         session_id = session_id_for(self._owner[0], zxid)
         if session_id in self.sessions:
@@ -486,7 +490,12 @@ class Machine:
         if len(command) != 4:
             return Code.MARSHALLING_ERROR
         _, session_id, timeout_ms, password = command
-        if session_id.__class__ is not int or timeout_ms.__class__ is not int or not _is_password(password):
+        if (
+            session_id.__class__ is not int
+            or timeout_ms.__class__ is not int
+            or password.__class__ is not bytes
+            or len(password) != PASSWORD_BYTES
+        ):
             return Code.MARSHALLING_ERROR
         session = self.sessions.get(session_id)
         if session is None or session.password != password:
@@ -513,11 +522,13 @@ class Machine:
         return Code.OK
 
     def _close_session(self, command: Command, zxid: int) -> Code:
-        if len(command) != 1:
+        try:
+            (_,) = command
+        except ValueError:
             return Code.MARSHALLING_ERROR
         session = self._tree.session
         assert session is not None, "a run without a session was given a close"
-        self._end_session(session, zxid)
+        self._end_session(session, zxid)  # its run has marked it
         self._end_run(Code.SESSION_EXPIRED)
         return Code.OK
 
@@ -533,6 +544,7 @@ class Machine:
             return Code.UNKNOWN_SESSION
         if session.attach_position != command[2] or session.write_position != command[3]:
             return Code.BAD_VERSION
+        self._tree.digest.dirty_sessions.add(session.id)
         self._end_session(session, zxid)
         return Code.OK
 
@@ -613,8 +625,7 @@ class Machine:
         return Code.OK
 
     def _end_session(self, session: Session, zxid: int) -> None:
-        """End the session and exactly its ephemerals, the latter in the order of their paths; then its will is done."""
-        self._tree.digest.dirty_sessions.add(session.id)
+        """End a session that is marked and exactly its ephemerals, in the order of their paths; then its will is done."""
         hidden = self._tree.hidden
         for path in sorted(session.ephemerals) if session.ephemerals else ():
             if hidden and is_hidden(hidden, path):
@@ -759,7 +770,3 @@ class Machine:
             ("registry", registry),
             *small_items(self),
         )
-
-
-def _is_password(password: Any) -> bool:
-    return password.__class__ is bytes and len(password) == PASSWORD_BYTES

@@ -20,9 +20,9 @@ NO_PASSWORD: Final = bytes(PASSWORD_BYTES)
 _REQUEST_HEAD: Final = Struct(">iqiq")
 _RESPONSE_HEAD: Final = Struct(">iiq")
 _USUAL_REQUEST: Final = Struct(">iqiqi16sB")
-_USUAL_RESPONSE: Final = Struct(">iiiqi16s?")
-"""With the frame's length in front."""
-_USUAL_RESPONSE_BYTES: Final = _USUAL_RESPONSE.size - INT.size
+_GREETING: Final = Struct(">iiiqi16s?")
+"""The response that nearly every client gets, with the frame's length in front."""
+_GREETING_BYTES: Final = _GREETING.size - INT.size
 
 
 @frozen
@@ -101,15 +101,21 @@ def decode_connect_response(body: bytes) -> ConnectResponse:
 
 def encode_connect_response(response: ConnectResponse) -> bytes:
     """Return the response as a frame."""
-    version, timeout_ms, session = response.protocol_version, response.timeout_ms, response.session
-    password, flag = response.password, response.read_only
-    if flag is not None and len(password) == PASSWORD_BYTES:
-        return _USUAL_RESPONSE.pack(
-            _USUAL_RESPONSE_BYTES, version, timeout_ms, session, PASSWORD_BYTES, password, flag
-        )
-    return frame(
-        _RESPONSE_HEAD.pack(version, timeout_ms, session) + encode_buffer(password) + _read_only(flag)
-    )
+    head = _RESPONSE_HEAD.pack(response.protocol_version, response.timeout_ms, response.session)
+    return frame(head + encode_buffer(response.password) + _read_only(response.read_only))
+
+
+def encode_greeting(timeout_ms: int, session: int, password: bytes, read_only: bool | None) -> bytes:
+    """Return the response of a server that has attached a client, as a frame.
+
+    Args:
+        timeout_ms: what the client got, which may be another one than it asked for.
+        password: the session's, of `PASSWORD_BYTES`.
+        read_only: whether the client may only read; None for a client that knows no such servers.
+    """
+    if read_only is None:
+        return encode_connect_response(ConnectResponse(0, timeout_ms, session, password, None))
+    return _GREETING.pack(_GREETING_BYTES, 0, timeout_ms, session, PASSWORD_BYTES, password, read_only)
 
 
 def encode_session_refusal(request: ConnectRequest) -> bytes:

@@ -50,11 +50,6 @@ class FrameTooLargeError(ProtocolError):
     """A frame's length is negative or above `client.jute_maxbuffer`; close without a reply."""
 
 
-def sniff(first4: bytes) -> str | None:
-    """Return the four-letter word that a connection begins with, or None if its first bytes are a length."""
-    return _WORDS_BY_BYTES.get(first4)
-
-
 class FrameReader:
     """Reader of frames: it takes what the socket gave, in any pieces, and returns the complete frames.
 
@@ -103,17 +98,21 @@ class FrameReader:
                 return []
             chunk = bytes(partial)
             partial.clear()
+        size = len(chunk)
         if self._sniffing or self.word is not None:
-            if self.word is None and len(chunk) >= 4:
+            if self.word is None and size >= 4:
                 self._sniffing = False
-                self.word = sniff(chunk[:4])
-                if self.word is not None:
-                    self.argument = chunk[4 : 4 + ARGUMENT_BYTES.get(self.word, 0)]
+                if chunk[:4] in _WORDS_BY_BYTES:
+                    self.word = word = _WORDS_BY_BYTES[chunk[:4]]
+                    self.argument = chunk[4 : 4 + ARGUMENT_BYTES.get(word, 0)]
             if self.word is not None:
                 return []
-        size = len(chunk)
         limit = self._jute_maxbuffer
         unpack_from = INT.unpack_from
+        if size >= 4:
+            (length,) = unpack_from(chunk)
+            if length + 4 == size and length <= limit:
+                return [chunk[4:]]  # whoever has one request under way sends one frame at a time
         frames: list[bytes] = []
         append = frames.append
         start = 4

@@ -74,7 +74,7 @@ class Transport:
         self.ended = self.ended or "closed"
 
     def abort(self) -> None:
-        self.ended = self.ended or "aborted"
+        self.ended = self.ended or ("aborted" if self._waiting else "closed")
         self._waiting.clear()
 
     def pause_reading(self) -> None:

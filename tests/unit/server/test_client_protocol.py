@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from zraft.config.sections import AuthConfig, TlsConfig
 from zraft.config.server import ServerConfig
 from zraft.server.clients.connection import Phase
 from zraft.server.clients.native.connection import NativeConnection
-from zraft.server.process.client_protocol import NOT_SENT, NOT_SENT_BYTES_MAX
+from zraft.server.process.client_protocol import NOT_SENT, NOT_SENT_BYTES_MAX, prepare_listener
 from zraft.server.process.security.client_tls import ClientTls
 from zraft.transport.bulk import MAGIC
 from zraft_core.address import Address
@@ -283,11 +283,41 @@ def test_a_served_client_has_no_deadline_and_one_that_does_not_go_is_cut(node: N
     node.turn()
     assert end.transport.ended is None
     word = End(node)
+    node.waiting.clear()
+    word.transport.room = 0  # its client does not take the answer, so the socket stays
     word.arrive(b"ruok")
     assert word.transport.ended == "closed"
-    word.transport.ended = None  # its client does not take the answer, so the socket stays
+    assert word.protocol in node.waiting
+    word.transport.ended = None
     word.protocol.on_deadline()
-    assert word.transport.ended == "aborted"
+    assert so_far(word.transport.ended) == "aborted"
+
+
+def test_the_end_of_a_connection_that_was_over_asks_for_no_turn(node: Node) -> None:
+    """Nothing that others wait for becomes free by it."""
+    turns: list[str] = []
+    over, served = End(node), End(node)
+    over.arrive(b"ruok")
+    served.arrive(GREETING)
+    over.protocol._schedule = lambda: turns.append("over")
+    served.protocol._schedule = lambda: turns.append("served")
+    over.protocol.connection_lost(None)
+    served.protocol.connection_lost(None)
+    assert turns == ["served"]
+    stalled = End(node, room=0)
+    stalled.arrive(b"ruok")
+    stalled.protocol._schedule = lambda: turns.append("stalled")
+    stalled.protocol.connection_lost(None)
+    assert turns == ["served", "stalled"], "what it did not take is given back"
+
+
+def test_a_client_that_was_told_everything_is_not_waited_for(node: Node) -> None:
+    end = End(node)
+    node.waiting.clear()
+    end.arrive(b"ruok")
+    assert end.transport.ended == "closed"
+    assert end.take() == b"ruok"
+    assert not node.waiting
 
 
 # -- streams of other servers and of operators
@@ -380,11 +410,11 @@ def test_a_native_client_that_is_gone_leaves_nothing(node: Node) -> None:
 @pytest.mark.skipif(not NOT_SENT, reason="this system cannot bound what its kernel takes and does not send")
 def test_the_kernel_takes_little_for_a_client_that_does_not_read(node: Node) -> None:
     """It took 2.5 MB for each of any number of connections."""
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listener,
-        socket.create_connection(listener.getsockname()) as client,
-        listener.accept()[0] as accepted,
-    ):
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        prepare_listener(listener)
+        client = stack.enter_context(socket.create_connection(listener.getsockname()))
+        accepted = stack.enter_context(listener.accept()[0])
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
         End(node, accepted=accepted)
         accepted.setblocking(False)

@@ -14,12 +14,14 @@ from attrs import evolve
 from structlog.testing import capture_logs
 
 from tests.ipv6 import has_ipv6
+from tests.unit.server.asker import Asker
 from tests.unit.server.nodes import Nodes
 from zraft.config.sections import TlsConfig
 from zraft.config.server import ServerConfig
 from zraft.raft.role import Role
 from zraft.server.clients.errands import Errand
 from zraft.server.engine.driver import ERRAND_BYTES, Driver
+from zraft.server.process.client_protocol import NOT_SENT
 from zraft.server.process.listening_sockets import bound
 from zraft.server.process.node import IDLE_CHORES_MS, Node, now_ms, run_server
 from zraft.storage.directory import DataDirectory, read_meta
@@ -108,6 +110,16 @@ async def test_a_start_that_fails_when_it_listens_closes_everything_and_ends_wit
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no address ::1")
+@pytest.mark.skipif(not NOT_SENT, reason="this system cannot bound what its kernel takes and does not send")
+async def test_the_kernel_takes_little_for_each_client_that_connects(tmp_path: Path) -> None:
+    async with Nodes(tmp_path, servers=1) as nodes, Asker(nodes.addresses[ServerId(1)]):
+        (connection,) = nodes.leader.driver.clients.connections
+        accepted = connection.handle._transport.get_extra_info("socket")
+        assert [(*one, accepted.getsockopt(*one)) for one in (option[:2] for option in NOT_SENT)] == [
+            *NOT_SENT
+        ]
+
+
 async def test_servers_that_listen_everywhere_form_one_cluster_over_ipv4_and_ipv6(tmp_path: Path) -> None:
     """Datagrams, streams for what is too long for them, and clients of both families at each server."""
 

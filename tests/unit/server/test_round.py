@@ -78,8 +78,10 @@ CALLS_PER_SET: Final = 24
 CALLS_PER_CREATE: Final = 37
 CALLS_PER_READ: Final = 12
 SESSIONS: Final = 4
-CALLS_PER_SESSION: Final = 475
+CALLS_PER_SESSION: Final = 245
 """A session of one client among many, which is opened and closed: of the connection, too."""
+CALLS_PER_SESSION_ON_UVLOOP: Final = 425
+"""Connections come there in groups of six, which share a round; the loop's own functions are none of the interpreter's."""
 CALLS_PER_PUT: Final = 39
 """A put of the native protocol, of which the leader makes nearly all."""
 RECORDS: Final = 1024
@@ -162,6 +164,8 @@ async def test_a_session_of_many_costs_few_calls(tmp_path: Path, monkeypatch: py
     """Each client connects, opens a session, closes it, and does that again."""
     async with _servers(tmp_path, monkeypatch, 1) as (nodes, _):
         address = nodes.addresses[nodes.leader.config.id]
+        on_asyncio = isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop)
+        most = CALLS_PER_SESSION if on_asyncio else CALLS_PER_SESSION_ON_UVLOOP
 
         async def visit() -> None:
             for _ in range(SESSIONS):
@@ -169,12 +173,12 @@ async def test_a_session_of_many_costs_few_calls(tmp_path: Path, monkeypatch: py
                     await client.close_session()
 
         found: list[float] = []
-        while len(found) < LOOKS_MAX and not (found and min(found) <= CALLS_PER_SESSION):
+        while len(found) < LOOKS_MAX and not (found and min(found) <= most):
             counts = NodeCounts(nodes)
             with counts.counted():
                 await asyncio.gather(*(visit() for _ in range(CLIENTS)))
             found.append(counts.calls.total() / (CLIENTS * SESSIONS))
-    assert min(found) <= CALLS_PER_SESSION, found
+    assert min(found) <= most, found
 
 
 async def test_a_native_write_of_many_costs_few_calls(

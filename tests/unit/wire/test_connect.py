@@ -16,6 +16,7 @@ from zraft_core.wire.connect import (
     decode_connect_response,
     encode_connect_request,
     encode_connect_response,
+    encode_greeting,
     encode_session_refusal,
 )
 
@@ -40,6 +41,9 @@ def test_response_golden_bytes(tail: str, read_only: bool | None) -> None:
     response = ConnectResponse(0, 6000, -0x01FF_FFFF_FFFF_FFFF, bytes.fromhex(PASSWORD_HEX), read_only)
     assert decode_connect_response(body) == response
     assert encode_connect_response(response) == len(body).to_bytes(4, "big") + body
+    assert encode_greeting(6000, response.session, response.password, read_only) == encode_connect_response(
+        response
+    )
 
 
 @pytest.mark.parametrize(("asked", "answered"), [(None, None), (False, False), (True, False)])

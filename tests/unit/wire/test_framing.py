@@ -15,7 +15,6 @@ from zraft_core.wire.framing import (
     FrameReader,
     FrameTooLargeError,
     frame,
-    sniff,
 )
 from zraft_core.wire.jute import INT
 
@@ -113,12 +112,17 @@ def test_a_large_frame_in_tiny_chunks_is_not_copied_again_and_again() -> None:
     assert copies <= 1
 
 
-def test_sniff_knows_zookeepers_words_and_no_others() -> None:
-    assert {sniff(word.encode()) for word in FOUR_LETTER_WORDS} == FOUR_LETTER_WORDS
+def test_a_reader_knows_zookeepers_words_and_no_others() -> None:
+    def word_of(first4: bytes) -> str | None:
+        reader = FrameReader(0x7FFFFFFF, words=True)
+        assert reader.feed(first4) == []
+        return reader.word
+
+    assert {word_of(word.encode()) for word in FOUR_LETTER_WORDS} == FOUR_LETTER_WORDS
     assert len(FOUR_LETTER_WORDS) == 18
-    assert sniff(b"abcd") is None
-    assert sniff(b"RUOK") is None
-    assert sniff(b"\x00\x00\x00\x2d") is None
+    assert word_of(b"abcd") is None
+    assert word_of(b"RUOK") is None
+    assert word_of(b"\x00\x00\x00\x2d") is None
 
 
 def test_a_stream_may_begin_with_a_word_even_byte_by_byte() -> None:

@@ -35,7 +35,7 @@ class Admission(Generic[T]):
         self._per_second_max = per_second_max
         self.waiting: dict[T, None] = {}
         """Those who wait, in order; only to be read."""
-        self._in_flight: set[T] = set()
+        self._in_flight: dict[T, None] = {}
         # In thousandths of an attach, so that a rate below one per millisecond loses nothing to rounding.
         self._tokens = per_second_max * MS_PER_S
         self._filled_at: int | None = None
@@ -47,7 +47,7 @@ class Admission(Generic[T]):
     def ask(self, one: T) -> bool:
         """Admit `one` at once and return True, or let it wait from now on and return False."""
         if not self.waiting and self._may_go():
-            self._in_flight.add(one)
+            self._in_flight[one] = None
             return True
         self.waiting[one] = None
         return False
@@ -64,13 +64,14 @@ class Admission(Generic[T]):
         while self.waiting and self._may_go():
             one = next(iter(self.waiting))
             del self.waiting[one]
-            self._in_flight.add(one)
+            self._in_flight[one] = None
             admitted.append(one)
         return admitted
 
     def finish(self, one: T) -> None:
         """Forget `one`, which is attached, or gone, whether it was admitted, waited, or neither."""
-        self._in_flight.discard(one)
+        if one in self._in_flight:
+            del self._in_flight[one]
         if one in self.waiting:
             del self.waiting[one]
 

@@ -106,7 +106,7 @@ class AttachedSessions:
         This is always decided through the log, also when the session resumes here (D-3).
         """
         machine = self._machine
-        if self._may_read_only(request):
+        if self._is_read_only_enabled and self._may_read_only(request):
             self._attach_read_only(connection, request)
             return
         if (
@@ -141,7 +141,7 @@ class AttachedSessions:
             del self._attaching[request.session]
         if connection.phase is not Phase.ATTACHING:
             return
-        if not isinstance(result, Session):
+        if result.__class__ is not Session:
             connection.refuse_session(request)
             return
         self._by_session[result.id] = connection
@@ -200,9 +200,10 @@ class AttachedSessions:
     def release(self, connection: ClientConnection) -> None:
         """Forget a connection that is about to be closed: it has, and waits for, no session any more."""
         if connection.phase is Phase.ATTACHED:
-            if self._by_session.get(connection.session) is connection:
-                del self._by_session[connection.session]
-                self._touches.forget(connection.session)
+            session = connection.session
+            if session in self._by_session and self._by_session[session] is connection:
+                del self._by_session[session]
+                self._touches.forget(session)
             self._forget_timeout(connection.timeout_ms)
             return  # its admission ended when it was attached
         if connection.phase is Phase.OPEN:

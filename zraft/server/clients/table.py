@@ -406,7 +406,8 @@ class Clients:
 
     def forget(self, connection: ClientConnection) -> None:
         """Forget a connection whose socket is closed, everywhere."""
-        self.release(connection)
+        if connection.phase is not Phase.CLOSED:
+            self.release(connection)
         self.sums.forget(connection)
 
     def release(self, connection: ClientConnection) -> None:
@@ -689,7 +690,7 @@ class Clients:
                 connection.latency.add(now - asked_at if now > asked_at else 0.0, now, zxid)
                 # Requests that are still unanswered arrived later than those that were answered now.
                 connection.asked_at = now if connection.queue else None
-            out.clear()
+            connection.out = []
             connection.out_bytes = 0
             if self.sums.output.held:
                 self.sums.count_output(connection)

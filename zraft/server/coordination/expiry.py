@@ -60,9 +60,12 @@ class SessionExpiry:
 
     def ended(self, session: int) -> None:
         """Take note that the session's end was applied, or was ignored, which is a new beginning."""
-        self._proposed.discard(session)
-        self._suspects.pop(session, None)
-        self._touched.pop(session, None)
+        if session in self._touched:
+            del self._touched[session]
+        if session in self._suspects:
+            del self._suspects[session]
+        if session in self._proposed:
+            self._proposed.remove(session)
 
     def accept_report(
         self, server: ServerId, instance: Instance, report: TouchReport, sessions: Mapping[int, SessionRecord]

@@ -88,12 +88,16 @@ class TouchReporter:
 
     def age(self, session: int, now: int) -> int:
         """Return the ms since the last acknowledged touch."""
-        return now - self._acked.get(session, NEVER)
+        if session not in self._acked:
+            return now - NEVER
+        return now - self._acked[session]
 
     def forget(self, session: int) -> None:
         """Forget a session that has no connection here any more."""
-        self._touched.pop(session, None)
-        self._acked.pop(session, None)
+        if session in self._touched:
+            del self._touched[session]
+        if session in self._acked:
+            del self._acked[session]
 
     def hurry(self) -> None:
         """Let a report leave at once, because output is held until the next acknowledgement."""

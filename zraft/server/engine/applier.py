@@ -199,11 +199,18 @@ class Applier:
                 expiry.touch(session)
             at, count = 0, len(commands)
             while at < count:
-                if audit is None:
-                    at += machine.execute_ordinary(commands, at, None)
-                    if at == count:
-                        break
                 command = commands[at]
+                try:
+                    opcode = command[0]
+                    is_ordinary, more_than_the_tree = opcode in LOOPS, opcode in SESSION_COMMANDS
+                except (TypeError, LookupError):
+                    # This is no command at all. A faulty origin brought it into every server's log; its result is a code.
+                    is_ordinary = more_than_the_tree = False
+                if is_ordinary and audit is None:
+                    done = machine.execute_ordinary(commands, at, None)
+                    if done:
+                        at += done
+                        continue
                 at += 1
                 result = execute(command)
                 if events:
@@ -211,12 +218,8 @@ class Applier:
                     events.clear()
                     if enough:
                         yield
-                try:
-                    more_than_the_tree = command[0] in SESSION_COMMANDS
-                except (TypeError, LookupError):
-                    # This is no command at all. A faulty origin brought it into every server's log; its result is a code.
-                    continue
-                if more_than_the_tree:
+                # A session that begins elsewhere is news only to a leader, which watches over all of them.
+                if more_than_the_tree and (opcode != CREATE_SESSION or self.expiry is not None):
                     self._session_command(session, command, result, None, mine)
         if audit is not None:
             audit.finish(runs)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -57,6 +58,12 @@ NOT_SENT: Final = (
     if hasattr(socket, "TCP_NOTSENT_LOWAT")
     else ()
 )
+
+IS_INHERITED: Final = sys.platform == "linux"
+"""Whether connections have the options of the socket at which they came; elsewhere nobody promises that."""
+
+_FOREIGN_FIRST_BYTES: Final = frozenset({CLIENT_HELLO[0], STREAM[0]})
+"""What is not a client's plain text begins with one of these."""
 
 
 class ClientHost(Protocol):
@@ -120,19 +127,19 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Register the client; refuse it if there are too many."""
-        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
         self._transport = transport  # type: ignore[assignment]  # uvloop's transports are no subclasses
         peer = transport.get_extra_info("peername")
         host, port = (peer[0], peer[1]) if peer else ("unknown", 0)
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        connection = self._node.driver.connect(address, (("ip", host),))
+        connection = self._clients.connect(address, (("ip", host),))
         if connection is None:
             self._node.on_too_many_connections(address)
             transport.abort()  # type: ignore[attr-defined]
             return
         self._connection = connection
         connection.handle = self
-        _set_options(transport, NOT_SENT)
+        if not IS_INHERITED:
+            _set_options(transport, NOT_SENT)
         # Bytes that cannot be sent at once are counted from the first one on.
         transport.set_write_buffer_limits(high=0)  # type: ignore[attr-defined]
         self._node.on_waiting(self)
@@ -170,8 +177,11 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._over()
         if connection is not None:
             connection.handle = None
+            # One that was over, and had told its client everything, leaves nothing that others waited for.
+            is_over = connection.phase is Phase.CLOSED and not connection.unsent
             connection.connection_lost()
-            self._schedule()
+            if not is_over:
+                self._schedule()
         self._transport = None
 
     def pause_writing(self) -> None:
@@ -208,7 +218,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
             if not self._writable:
                 self._left_unsent(transport.get_write_buffer_size())
         if close:
-            if self._connection is not None and self._connection.cut:
+            if self._writable or (self._connection is not None and self._connection.cut):
+                # If everything has left, this cuts nothing off: asyncio only saves looking for what is still to leave.
                 transport.abort()
                 return
             transport.close()
@@ -283,20 +294,28 @@ class ClientProtocol(asyncio.BufferedProtocol):
         """Take the beginning of the connection, and see whether it is TLS."""
         data = self._held + data
         self._held = b""
-        if len(data) < len(CLIENT_HELLO) and CLIENT_HELLO.startswith(data):
-            self._held = data
-        elif data.startswith(CLIENT_HELLO):
-            self._begin_tls(data)
-        elif data[0] == STREAM[0] and STREAM.startswith(data[: len(STREAM)]):
-            if len(data) < len(STREAM):
-                self._held = data
-            else:
-                self._hand_over(data)
-        elif not self._plain:
+        if data[0] in _FOREIGN_FIRST_BYTES and self._take_foreign(data):
+            return
+        if not self._plain:
             self._refuse("plain text, where only TLS is spoken (tls.required, or the port of tls.address)")
         elif self._connection is not None:
             self._take = self._told(self._connection, data).data_received
             self._take(data)
+
+    def _take_foreign(self, data: bytes) -> bool:
+        """Return whether these first bytes are, or may become, something else than a client's plain text."""
+        if len(data) < len(CLIENT_HELLO) and CLIENT_HELLO.startswith(data):
+            self._held = data
+        elif data.startswith(CLIENT_HELLO):
+            self._begin_tls(data)
+        elif STREAM.startswith(data[: len(STREAM)]):
+            if len(data) < len(STREAM):
+                self._held = data
+            else:
+                self._hand_over(data)
+        else:
+            return False
+        return True
 
     def _told(self, connection: ClientConnection, data: bytes) -> ClientConnection:
         """Return the connection that understands the first bytes of what the client itself says."""
@@ -401,6 +420,12 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._reading = False
             self._transport.pause_reading()
             self._node.on_protocol_paused(self)
+
+
+def prepare_listener(listening: socket.socket) -> None:
+    """Give a socket at which clients will come the options that their connections inherit."""
+    for level, option, value in NOT_SENT:
+        listening.setsockopt(level, option, value)
 
 
 def _set_options(transport: asyncio.BaseTransport, options: Iterable[tuple[int, int, int]]) -> None:

@@ -21,12 +21,14 @@ class Deadlines(Generic[T]):
 
     def start(self, one: T, now: float) -> None:
         """Start the time of `one` now, also if it ran before."""
-        self._started.pop(one, None)  # a dict keeps the place of a key that is set again
+        if one in self._started:
+            del self._started[one]  # a dict keeps the place of a key that is set again
         self._started[one] = now
 
     def stop(self, one: T) -> None:
         """Stop the time of `one`, if it runs."""
-        self._started.pop(one, None)
+        if one in self._started:
+            del self._started[one]
 
     def due(self, now: float) -> list[T]:
         """Return those whose time is over; each is given once."""

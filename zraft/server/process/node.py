@@ -50,7 +50,7 @@ from zraft.server.partitions.partitions import Partitions
 from zraft.server.process.admin_listener import AdminListener
 from zraft.server.process.announcements import Announcements
 from zraft.server.process.audit_file import AuditFile
-from zraft.server.process.client_protocol import ClientProtocol
+from zraft.server.process.client_protocol import ClientProtocol, prepare_listener
 from zraft.server.process.collector import Collector
 from zraft.server.process.configured import (
     delivery_settings,
@@ -499,6 +499,7 @@ class Node:
 
     async def _listen(self, knob: str, bound: socket.socket, *, plain: bool) -> asyncio.Server:
         try:
+            prepare_listener(bound)
             bound.listen(LISTEN_BACKLOG)  # uvloop would not tell that it could not
             return await self._loop.create_server(
                 lambda: ClientProtocol(self, self._on_client, self._tls, plain=plain),
@@ -863,12 +864,13 @@ class Node:
 
     def on_protocol_lost(self, protocol: ClientProtocol) -> None:
         """Forget a connection whose socket is gone."""
-        self._paused.discard(protocol)
+        if protocol in self._paused:
+            self._paused.remove(protocol)
         self._deadlines.stop(protocol)
 
     def on_waiting(self, protocol: ClientProtocol) -> None:
         """Start the deadline of a client that must ask for a session, or take the rest of an answer and go."""
-        self._deadlines.start(protocol, self._loop.time())
+        self._deadlines.start(protocol, time.monotonic())
 
     def _on_stop_signal(self) -> None:
         """Let another server lead and the clients go, then stop; a second signal stops at once (SIGTERM or SIGINT)."""

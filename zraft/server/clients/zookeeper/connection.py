@@ -58,9 +58,8 @@ from zraft_core.errors import Code, MarshallingError, ProtocolError
 from zraft_core.wire import opcodes, pipelines, replies, requests
 from zraft_core.wire.connect import (
     ConnectRequest,
-    ConnectResponse,
     decode_connect_request,
-    encode_connect_response,
+    encode_greeting,
     encode_session_refusal,
 )
 from zraft_core.wire.events import encode_watch_event
@@ -126,7 +125,8 @@ class ZooKeeperConnection(ZooKeeperSpeaker):
     queue: deque[Waiting]
 
     def __init__(self, clients: ZooKeeperServices, address: str, ids: Ids) -> None:
-        super().__init__(clients, address, ids)
+        super().__init__(address, ids, clients.turn.now)
+        self.clients = clients
         self.queue = deque()
         self._reader = FrameReader(clients.settings.jute_maxbuffer, words=True)
         self._backlog: list[bytes] = []
@@ -204,13 +204,13 @@ class ZooKeeperConnection(ZooKeeperSpeaker):
             return
         if not frames:
             return
-        count = len(frames)
-        clients.count_requests(self, count, len(data))
+        count, size = len(frames), len(data)
+        clients.count_requests(self, count, size)
         if (
             self._backlog
             or self.held
             or self.unsent
-            or ((self.queue or not clients.turn.lets_pass(len(data))) and clients.turn.full)
+            or ((self.queue or not clients.turn.lets_pass(size)) and clients.turn.full)
         ):
             before = len(self._backlog)
             self._defer(frames)
@@ -234,10 +234,11 @@ class ZooKeeperConnection(ZooKeeperSpeaker):
             self.clients.on_word(self)
         elif frames:
             try:
-                self.request = decode_connect_request(frames.pop(0))
+                self.request = decode_connect_request(frames[0])
             except MarshallingError as error:
                 self.clients.refuse(self, f"not a connect request: {error}")
                 return False
+            del frames[0]
             self.clients.attach(self, self.request)
             return self.phase is not Phase.CLOSED
         return False
@@ -309,9 +310,9 @@ class ZooKeeperConnection(ZooKeeperSpeaker):
             while taken >= FEW:
                 # Where kinds alternate, going one by one costs less than a loop for each.
                 taken = self._take_common(frames)
-                if taken == len(frames):
-                    return
                 if taken:
+                    if taken == len(frames):
+                        return
                     frames = frames[taken:]
         self._take_each(frames)
 
@@ -578,11 +579,7 @@ class ZooKeeperConnection(ZooKeeperSpeaker):
         self.timeout_ms = session.timeout_ms
         self.third_ms = session.timeout_ms // 3
         flag = None if self.request.read_only is None else False
-        self.emit(
-            encode_connect_response(
-                ConnectResponse(0, session.timeout_ms, session.id, session.password, flag)
-            )
-        )
+        self.emit(encode_greeting(session.timeout_ms, session.id, session.password, flag))
         if self._backlog:
             self.take_backlog()
 
@@ -591,7 +588,7 @@ class ZooKeeperConnection(ZooKeeperSpeaker):
         self.phase = Phase.READ_ONLY
         self.session = session
         self.timeout_ms = timeout_ms
-        self.emit(encode_connect_response(ConnectResponse(0, timeout_ms, session, password, True)))
+        self.emit(encode_greeting(timeout_ms, session, password, True))
         self.take_backlog()
 
     def refuse_session(self, request: ConnectRequest) -> None:
@@ -613,9 +610,11 @@ class ZooKeeperConnection(ZooKeeperSpeaker):
     def on_release(self) -> None:
         """Free what the client sent, and what is left of the connection in other tables, since it is over."""
         self.clients.watches.remove_watcher(self)
-        self._reader.clear()
+        if self._reader.partial:
+            self._reader.clear()
         self._backlog = []
-        self.queue.clear()
+        if self.queue:
+            self.queue.clear()
         self._backlog_bytes = self._queued_bytes = 0
 
     def on_event(self, zxid: int, event_type: int, path: str) -> None:

@@ -9,7 +9,6 @@ from typing import Protocol
 from zraft.server.clients.connection import ClientConnection
 from zraft.server.clients.services import ClientServices
 from zraft_core.errors import Code
-from zraft_core.znodes.acl import Ids
 
 
 class Steps(Protocol):
@@ -24,9 +23,7 @@ class ZooKeeperSpeaker(ClientConnection):
 
     __slots__ = ("clients",)
 
-    def __init__(self, clients: ZooKeeperServices, address: str, ids: Ids) -> None:
-        super().__init__(address, ids, clients.turn.now)
-        self.clients = clients
+    clients: ZooKeeperServices
 
     # -- what the server calls
 
