@@ -1,4 +1,4 @@
-"""At-least-once delivery: finds by XOR which segments of an input are completely processed.
+"""Acknowledgements for at-least-once delivery: XOR shows which segments of an input are completely processed.
 
 Storm and Onyx 0.9 do the same.
 

@@ -106,7 +106,7 @@ class _Replica:
 
 @frozen
 class RecoveredTopics:
-    """What is to be kept, and a line for people about each partition."""
+    """Topics that are kept, and a line for people about each partition."""
 
     topics: TopicsToKeep
     lines: tuple[str, ...]

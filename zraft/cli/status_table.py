@@ -1,4 +1,4 @@
-"""What `zraft status` prints, as a table or as JSON. It is a module of its own because `zraft dev` asks servers, too."""
+"""Output of `zraft status`, as a table or as JSON. It is a module of its own because `zraft dev` asks servers, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a turn of the host of groups asks its owner to do. Values only."""
+"""Requests of a turn of the host of groups to its owner. Values only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SnapshotTask:
 
 @define
 class GroupEffects:
-    """What one turn of the host asks for.
+    """Requests of one turn of the host.
 
     Attributes:
         sends: messages by receiver; those to one receiver are one datagram if they fit.

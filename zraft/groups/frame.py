@@ -26,7 +26,7 @@ from zraft_core.ids import COORDINATION_GROUP, GroupId
 
 @frozen
 class Durable:
-    """What a frame made durable.
+    """Contents of a frame that is durable.
 
     Attributes:
         numbers: the number of the newest write of each group in it.
@@ -60,12 +60,12 @@ class LogFrame:
 
     @property
     def is_free(self) -> bool:
-        """Whether no frame is being written."""
+        """True if no frame is being written."""
         return self._writing is None
 
     @property
     def holds_groups(self) -> bool:
-        """Whether writes of other groups than the coordination group (number 0) wait or are being written."""
+        """True if writes of other groups than the coordination group (number 0) wait or are being written."""
         writing = self._writing
         return (
             any(self._numbers)

@@ -319,7 +319,7 @@ class GroupHost:
 
     @property
     def wants_turn(self) -> bool:
-        """Whether what arrived since the last turn gives a turn something to do now.
+        """True if what arrived since the last turn gives a turn something to do now.
 
         Many messages only confirm what is known: the next turn, whenever that is, looks at their groups as
         well.
@@ -483,7 +483,7 @@ class GroupHost:
 
     @property
     def held(self) -> bool:
-        """Whether all groups are held: see `hold`."""
+        """True if all groups are held: see `hold`."""
         return self._held
 
     def leaderless_ms(self, group: GroupId) -> int | None:

@@ -63,7 +63,7 @@ _OF_CORES: Final = frozenset((*get_args(RaftMessage), SharedHeartbeat, SharedHea
 
 @frozen
 class GroupsShare:
-    """What a turn of the groups adds to the driver's effects.
+    """Share of the groups' turn in the driver's effects.
 
     Attributes:
         tasks: for the disk of snapshots, in order.
@@ -86,7 +86,7 @@ class GroupsShare:
 
 @frozen
 class Hosting:
-    """What a driver needs to host groups.
+    """Collaborators that a driver needs to host groups.
 
     Attributes:
         partitions: what groups replicate.
@@ -307,7 +307,7 @@ class HostedGroups:
 
     @property
     def wants_turn(self) -> bool:
-        """Whether what arrived since the last turn gives a turn something to do now."""
+        """True if what arrived since the last turn gives a turn something to do now."""
         return (self.stirred and self.host.stirred) or self.partitions.wants_turn
 
     def take_touched(self) -> set[GroupId]:
@@ -326,7 +326,7 @@ class HostedGroups:
 
     @property
     def removing(self) -> bool:
-        """Whether files of groups that are gone are still to be removed. Until then no part of the log may be cut off.
+        """True if files of groups that are gone are still to be removed. Until then no part of the log may be cut off.
 
         A start that found the files, and no record of the group's end, would consider the group alive.
         """

@@ -1,4 +1,4 @@
-"""How a host keeps the common log short: which group is snapshotted, and what of its log goes then (D-4, D-13). Pure."""
+"""Keeping of the common log: a host decides which group is snapshotted, and what of its log goes then (D-4, D-13). Pure."""
 
 from __future__ import annotations
 

@@ -9,11 +9,11 @@ from zraft.raft.messages import Entry
 
 
 class EntryTaker(Protocol):
-    """What a replica applies entries to. It changes by committed entries alone, and alike on every server (D-5)."""
+    """State to which a replica applies entries. It changes by committed entries alone, and alike on every server (D-5)."""
 
     @property
     def stopped(self) -> bool:
-        """Whether it met an entry that it cannot carry out: it takes no more, and no image is made of it."""
+        """True if it met an entry that it cannot carry out: it takes no more, and no image is made of it."""
 
     def apply(self, entry: Entry) -> bool:
         """Take the next entry, of whatever kind. The machine keeps for its owner what a leader has to do about it.

@@ -19,7 +19,7 @@ class PartitionsPort(Protocol):
 
     @property
     def wants_turn(self) -> bool:
-        """Whether something was given to them since the last `before` that needs a turn."""
+        """True if something was given to them since the last `before` that needs a turn."""
 
     @property
     def wake_in(self) -> int | None:

@@ -1,4 +1,4 @@
-"""How a host brings its groups to the leaders and the members that are wanted for them. Pure."""
+"""Placing of groups: a host brings them to the leaders and the members that are wanted for them. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each group of a server starts with, computed from the data directory in one function: `recover`.
+"""Recovery: the state that each group of a server starts with, computed from the data directory by one function, `recover`.
 
 All snapshots are found first; then the log is opened with the positions where they stand (D-13). The images
 of topics' groups are read at the start as well. Later, when the coordination group's state has said that a
@@ -38,7 +38,7 @@ ITEMS_PER_STEP: Final = 10_000
 
 @frozen
 class Stored:
-    """What the disk holds of the coordination group, in the form that a start needs.
+    """The coordination group as the disk holds it, in the form that a start needs.
 
     Attributes:
         snapshot: the newest snapshot; None before the first.
@@ -55,7 +55,7 @@ class Stored:
 
 
 class StoredGroups(Protocol):
-    """What the disk held of groups when this process started."""
+    """The groups as the disk held them when this process started."""
 
     @property
     def present(self) -> frozenset[GroupId]:
@@ -75,7 +75,7 @@ class StoredGroups(Protocol):
 
 
 class RecoveredGroups:
-    """What a start found of topics' groups. It holds images and tails of the log in memory until they are taken."""
+    """The topics' groups as a start found them. It holds images and tails of the log in memory until they are taken."""
 
     def __init__(
         self, recovered: Recovered, snapshots: Mapping[GroupId, tuple[SnapshotInfo, bytes]], wal: Wal
@@ -114,7 +114,7 @@ class RecoveredGroups:
 
 @frozen
 class Recovery:
-    """What a start found.
+    """Result of reading a data directory at the start.
 
     Attributes:
         wal: the open log of all groups.

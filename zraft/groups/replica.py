@@ -128,7 +128,7 @@ class Replica:
 
     @property
     def has_more_to_apply(self) -> bool:
-        """Whether entries are committed and durable here that were not applied yet, and the machine takes them."""
+        """True if entries are committed and durable here that were not applied yet, and the machine takes them."""
         return self.applied_index < self.raft.applicable_index and not self.machine.stopped
 
     def where_applied(self) -> SnapshotMeta:

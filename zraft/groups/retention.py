@@ -1,4 +1,4 @@
-"""How much of the log each group holds back, and which group is to be snapshotted next. Pure.
+"""Retention of the log: how much each group holds back, and which group is to be snapshotted next. Pure.
 
 All groups of a server share one log, the coordination group's too, and a segment of it goes when no group
 needs anything in it. So a group that writes seldom would hold back the log of all others: it is snapshotted

@@ -13,7 +13,7 @@ from zraft_core.ids import GroupId
 
 
 class Timers:
-    """At most one alarm per group. Setting it later costs nothing until the earlier one is reached.
+    """Alarms of groups, at most one for each. Setting one later costs nothing until the earlier one is reached.
 
     Attributes:
         due: the tick of each alarm; only for reading.

@@ -24,7 +24,7 @@ _TOPICS_MAX: Final = 1 << 20
 
 @frozen
 class SavedPartition:
-    """What a backup holds of one partition.
+    """One partition in a backup.
 
     Attributes:
         first, end: the offsets of the first record that was kept, and behind the last one below the cut.

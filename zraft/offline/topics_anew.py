@@ -85,7 +85,7 @@ def topics_of(archive: ArchiveReader) -> TopicsToKeep:
 
 @frozen
 class PartitionFounder:
-    """What all partitions of a directory that is founded have in common.
+    """Maker of the partitions of a directory that is founded, with all that they have in common.
 
     Attributes:
         registry: that of the new cluster, which names the partitions.

@@ -1,4 +1,4 @@
-"""Where log lines of servers inside a test go: to the standard library's logger `zraft.server`, from the level warning on.
+"""Log lines of servers inside a test: they go to the standard library's logger `zraft.server`, from the level warning on.
 
 Servers log by structlog. If the program under test configures structlog itself, their lines go where its own go.
 """

@@ -63,12 +63,12 @@ class ServerThread:
 
     @property
     def running(self) -> bool:
-        """Whether the server has not ended; it may be paused."""
+        """True if the server has not ended; it may be paused."""
         return self._thread.is_alive() and not self._killed
 
     @property
     def paused(self) -> bool:
-        """Whether the server stands still."""
+        """True if the server stands still."""
         return self._go_on is not None
 
     def _run(self) -> None:

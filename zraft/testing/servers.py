@@ -100,7 +100,7 @@ class _Member:
 
     @property
     def alive(self) -> bool:
-        """Whether the server runs and is not paused."""
+        """True if the server runs and is not paused."""
         return self.thread is not None and self.thread.running and not self.thread.paused
 
     @property
@@ -303,7 +303,7 @@ class _Servers:
 
     @property
     def serves(self) -> bool:
-        """Whether all servers run, serve clients, and are neither paused nor cut off."""
+        """True if all servers run, serve clients, and are neither paused nor cut off."""
         return bool(self._members) and self._missing() is None and len(self._in_touch()) == self._count
 
     def _raise_failures(self) -> None:

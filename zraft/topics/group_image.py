@@ -28,7 +28,7 @@ _PIECES: Final = listed(_BLOB, 1 << 30, 1)
 
 @frozen
 class DeliveredPlace:
-    """Where deliveries end: the next offset, the stamp of the last delivery (None before the first), and their chain."""
+    """End of the deliveries: the next offset, the stamp of the last delivery (None before the first), and their chain."""
 
     next_offset: int
     last_stamp: Stamp | None

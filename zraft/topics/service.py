@@ -54,7 +54,7 @@ class Offset:
 
 @frozen
 class Consumers:
-    """Who consumes a partition; `end` is the offset behind its last record.
+    """Consumers of a partition; `end` is the offset behind its last record.
 
     Each of `found` is (name, the offset that it continues with, owners): of a group that shares the partition by claims
     the owners of these, None of one that stores its offset itself.

@@ -90,7 +90,7 @@ class TransportSettings:
 
 @frozen
 class Beside:
-    """What there is beside the messages of a datagram, which is seldom anything.
+    """Answers and problems beside the messages of a datagram; there are seldom any.
 
     `replies` are datagrams to send now. `error` is for the log, and already counted: the datagram may hold messages beside
     the one that was not understood. `rejection` says why a whole datagram was dropped.

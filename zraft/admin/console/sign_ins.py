@@ -1,4 +1,4 @@
-"""Who has signed in to the console, and who may still try. Pure: clock and randomness are handed in.
+"""Sign-ins to the console, and who may still try. Pure: clock and randomness are handed in.
 
 A sign-in lives in memory: it ends with the server, after some time, or when others need its place.
 """

@@ -11,7 +11,7 @@ from zraft.server.operators.status import ClientTraffic, RaftStatus, TopicsStatu
 
 @frozen
 class Caller:
-    """Who asks, as far as this server knows.
+    """Author of a request, as far as this server knows.
 
     Attributes:
         server: the server that answers.

@@ -1,4 +1,4 @@
-"""What `zraft doctor` has seen of a cluster and of a configuration file: values, from which findings follow. Pure.
+"""Observations of `zraft doctor` about a cluster and a configuration file: values, from which findings follow. Pure.
 
 None, or an empty mapping, stands for what could not be seen. Nothing is concluded from it.
 """

@@ -25,7 +25,7 @@ Row = dict[str, object]
 
 @frozen
 class Consumption:
-    """Who consumes topics, as far as the leaders of their partitions answered.
+    """Consumers of topics, as far as the leaders of their partitions answered.
 
     Attributes:
         places: of all consumers that were found, by topic and partition.

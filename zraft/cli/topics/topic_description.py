@@ -1,4 +1,4 @@
-"""What `zraft topic describe` finds out: where partitions should be from one server, what each holds from all of them."""
+"""Findings of `zraft topic describe`: where partitions should be from one server, what each holds from all of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SERVERS_AT_ONCE: Final = 16
 
 @frozen
 class Look:
-    """What one server told of the partitions that it holds, by group; `problem` says why it told nothing, else it is ""."""
+    """Answer of one server about its partitions, by group; `problem` says why it told nothing, else it is ""."""
 
     server: int
     address: str
@@ -46,7 +46,7 @@ class ReplicaView:
 
     @property
     def in_sync(self) -> bool | None:
-        """Whether the replica is in sync; None if no leader told it."""
+        """True if the replica is in sync; None if no leader told it."""
         return (
             True if self.leads and self.own is not None else None if self.seen is None else self.seen.in_sync
         )

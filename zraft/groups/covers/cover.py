@@ -44,7 +44,7 @@ class _Item:
 
 @frozen
 class CoverAnswer:
-    """What an answer to a heartbeat changed.
+    """Changes made by an answer to a heartbeat.
 
     Attributes:
         agreed: groups that the other server follows from now on, as it was offered.
@@ -61,7 +61,7 @@ NOTHING_NEW: Final = CoverAnswer()
 
 
 class GivenCover:
-    """What this server, as a leader, has made known to one other server.
+    """Cover that this server, as a leader, has made known to one other server.
 
     Attributes:
         epoch: number of the cover; what was agreed in another epoch is void.
@@ -130,12 +130,12 @@ class GivenCover:
 
     @property
     def has_news(self) -> bool:
-        """Whether there is anything that the other server has not answered."""
+        """True if there is anything that the other server has not answered."""
         return bool(self._items)
 
     @property
     def overflows(self) -> bool:
-        """Whether there are more withdrawals than one heartbeat may carry, so that the cover has to begin anew."""
+        """True if there are more withdrawals than one heartbeat may carry, so that the cover has to begin anew."""
         items = self._items
         return (
             len(items) > WITHDRAWN_MAX
@@ -207,7 +207,7 @@ class GivenCover:
 
 
 class TakenCover:
-    """What this server, as a follower, has agreed to with one other server.
+    """Cover that this server, as a follower, has agreed to with one other server.
 
     Attributes:
         epoch: number of the newest cover that it heard of, 0 before the first.
@@ -287,7 +287,7 @@ class TakenCover:
 
     @property
     def overflows(self) -> bool:
-        """Whether there are more lost groups than one answer may report, so that the cover has to begin anew."""
+        """True if there are more lost groups than one answer may report, so that the cover has to begin anew."""
         return len(self._lost) > LOST_MAX
 
     def give_up(self) -> None:

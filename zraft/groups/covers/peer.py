@@ -98,7 +98,7 @@ class Peer:
 
     @property
     def has_to_beat(self) -> bool:
-        """Whether shared heartbeats are sent to it: it belongs to a group led here, or has not answered everything."""
+        """True if shared heartbeats are sent to it: it belongs to a group led here, or has not answered everything."""
         return bool(self.led) or (not self.silent and self.given.has_news)
 
     @property

@@ -54,7 +54,7 @@ class Covers:
 
     @property
     def early_ticks(self) -> int:
-        """How many ticks early a shared heartbeat may leave, if others are sent at that moment anyway."""
+        """The ticks by which a shared heartbeat may leave early, if others are sent at that moment anyway."""
         return self.interval // 2
 
     # -- what other servers say

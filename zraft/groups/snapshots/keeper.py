@@ -1,4 +1,4 @@
-"""When this server writes a snapshot of the coordination group, and how much of that group's log it keeps.
+"""Snapshots of the coordination group: when this server writes one, and how much of that group's log it keeps.
 
 A snapshot is due when the group's own entries since the last one have grown too many (in bytes or in commands
 to replay). A busy server waits for a quieter moment, but not for ever. A snapshot is also due when the group
@@ -32,7 +32,7 @@ COMPRESSION_ASSUMED: Final = 3
 
 
 class SnapshotKeeper:
-    """What is special about snapshots of the coordination group: when one is due, and how much log is kept.
+    """Keeper of the coordination group's snapshots: it says when one is due, and how much log is kept.
 
     Args:
         server: this server; each one waits for a little more log than another.

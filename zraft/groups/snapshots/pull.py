@@ -36,7 +36,7 @@ class Pull:
 
     @property
     def complete(self) -> bool:
-        """Whether all of the file is here."""
+        """True if all of the file is here."""
         return self.have == self.size
 
     def take(self, offset: int, data: bytes, now_ms: int) -> list[tuple[int, bytes]]:

@@ -172,7 +172,7 @@ class SnapshotReceiver:
 
     @property
     def loading(self) -> bool:
-        """Whether a turn can go on with rebuilding at once."""
+        """True if a turn can go on with rebuilding at once."""
         return any(transfer.step is _Step.LOADING for transfer in self.transfers.values())
 
     def progress_of(self, group: GroupId) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""What snapshots ask of the disks and say to other servers in a turn: one value to which all of their parts add. Pure."""
+"""Requests of snapshots to the disks and to other servers in a turn: one value to which all of their parts add. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROBLEMS_KEPT_MAX = 16
 
 @define
 class Work:
-    """What has gathered since it was last taken.
+    """Work that has gathered since it was last taken.
 
     Attributes:
         tasks: for the disk of snapshots, in this order.

@@ -1,4 +1,4 @@
-"""How images of groups get to the disk: in slices, at most one per turn, while the groups go on.
+"""Writing of the groups' images to the disk: in slices, at most one per turn, while the groups go on.
 
 An image of a topic's group waits until everything that the group delivered up to it is durable. A restart
 begins with the image and applies the log after it, and nobody could repeat the deliveries of entries before
@@ -57,7 +57,7 @@ class Image(Protocol):
 
     @property
     def exhausted(self) -> bool:
-        """Whether all of it was given out."""
+        """True if all of it was given out."""
 
     def step(self, items: int, bytes_max: int) -> bytes:
         """Return the next slice, of up to `bytes_max` bytes, for the work of up to `items` items."""
@@ -78,7 +78,7 @@ class SmallImage:
 
     @property
     def exhausted(self) -> bool:
-        """Whether all of it was given out."""
+        """True if all of it was given out."""
         return not self._left
 
     def step(self, items: int, bytes_max: int) -> bytes:

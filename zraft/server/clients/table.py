@@ -437,7 +437,7 @@ class Clients:
 
     @property
     def is_followed(self) -> bool:
-        """Whether anybody here watches znodes or subscribes to changes."""
+        """True if anybody here watches znodes or subscribes to changes."""
         return bool(self.watches or self.feeds)
 
     @property

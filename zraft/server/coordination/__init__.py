@@ -1,4 +1,4 @@
-"""What is special about the coordination group (group 0): founding, members, sessions and leadership. Pure.
+"""Special parts of the coordination group (group 0): founding, members, sessions and leadership. Pure.
 
 Words of this room:
 

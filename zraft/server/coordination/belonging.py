@@ -1,4 +1,4 @@
-"""Whether this server belongs to its cluster: how it gets in, what it tells strangers, and how it is removed (D-1).
+"""Membership of this server in its cluster: how it gets in, what it tells strangers, and how it is removed (D-1).
 
 Until a cluster is known here, `bootstrap` founds one with other empty directories, or `joining` asks a
 running one to let this server in. Later the server can learn that it was removed; whether it believes that
@@ -45,7 +45,7 @@ def _listed(servers: Iterable[ServerId]) -> str:
 
 
 class Belonging:
-    """How one server belongs to its cluster.
+    """Membership of one server in its cluster, as it knows it.
 
     Attributes:
         bootstrap, joining: the two ways in.

@@ -1,4 +1,4 @@
-"""How empty directories become a cluster, once (D-1).
+"""Founding of a cluster by servers with empty directories, which happens once (D-1).
 
 A roster names the disk instance of every listed server. A server proposes it when every listed server has
 shown an empty disk or the very same roster, makes it durable, and says so; nobody votes before *all* listed
@@ -40,7 +40,7 @@ def cluster_id(roster: Roster) -> bytes:
 
 
 class Bootstrap:
-    """What one server knows of the roster until the cluster is founded, or until it has joined one.
+    """Knowledge of one server about the roster until the cluster is founded, or until it has joined one.
 
     Attributes:
         roster: the roster to which this server agreed; it is durable before it is sent to any server.
@@ -164,7 +164,7 @@ class Bootstrap:
 
     @property
     def declines(self) -> bool:
-        """Whether this server waits for a cluster that it can join, and founds none."""
+        """True if this server waits for a cluster that it can join, and founds none."""
         return not self._founds and self.roster is None and not self.founded and self.met is None
 
     @property

@@ -71,12 +71,12 @@ class Contact:
 
     @property
     def has_quorum(self) -> bool:
-        """Whether a quorum has answered a round that this leader sent within the last election timeout."""
+        """True if a quorum has answered a round that this leader sent within the last election timeout."""
         return self._clock.now - self._quorum_at <= self._election_timeout_ms
 
     @property
     def stale(self) -> bool:
-        """Whether clients must not be answered: no contact since the last wake-up, or for a third of the smallest timeout.
+        """True if clients must not be answered: no contact since the last wake-up, or for a third of the smallest timeout.
 
         Time in which the machine sleeps counts.
         """
@@ -89,7 +89,7 @@ class Contact:
 
     @property
     def lost(self) -> bool:
-        """Whether clients should try another server: no contact for a third of the smallest timeout, while this one ran.
+        """True if clients should try another server: no contact for a third of the smallest timeout, while this one ran.
 
         It is never true without `stale`, because this clock is the slower one.
         """

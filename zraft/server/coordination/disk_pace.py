@@ -1,4 +1,4 @@
-"""Whether this server's disk keeps pace with the others', and what follows for the leadership.
+"""Pace of this server's disk beside that of the others, and what follows for the leadership.
 
 A leader whose disk is slow, stuck or full holds up only its own clients: the others commit without it. But it
 answers these clients late, or not at all, and every election that it wins begins with a write. So it hands

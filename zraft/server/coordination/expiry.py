@@ -22,7 +22,7 @@ SCAN_INTERVAL_MS: Final = 200
 
 
 class SessionRecord(Protocol):
-    """What expiry needs to know of a session: its timeout in ms, and the positions of its last attach and write."""
+    """Properties of a session that expiry needs: its timeout in ms, and the positions of its last attach and write."""
 
     timeout_ms: int
     attach_position: int

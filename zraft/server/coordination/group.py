@@ -221,27 +221,27 @@ class CoordinationGroup:
 
     @property
     def leads(self) -> bool:
-        """Whether this server leads, and may take what is asked of a leader."""
+        """True if this server leads, and may take what is asked of a leader."""
         return self.leadership is not None
 
     @property
     def serving(self) -> bool:
-        """Whether clients get answers: contact with a leader that has a quorum, later than the last wake-up (D-14)."""
+        """True if clients get answers: contact with a leader that has a quorum, later than the last wake-up (D-14)."""
         return self.raft is not None and not self.contact.stale and self.belonging.removed is None
 
     @property
     def removed(self) -> str | None:
-        """Why this server no longer belongs to the cluster, in words for its operator; None while it does."""
+        """The reason why this server no longer belongs to the cluster, in words for its operator; None while it does."""
         return self.belonging.removed
 
     @property
     def problem(self) -> str | None:
-        """Why this server stays out of its cluster, in words for its operator; None if it does not."""
+        """The reason why this server stays out of its cluster, in words for its operator; None if it does not."""
         return self.belonging.problem(led=self.leader is not None)
 
     @property
     def waiting(self) -> str | None:
-        """What an empty server waits for, in words; None once it belongs to a cluster, or was refused."""
+        """The event that an empty server waits for, in words; None once it belongs to a cluster, or was refused."""
         return self.belonging.waiting(led=self.leader is not None)
 
     @property
@@ -274,7 +274,7 @@ class CoordinationGroup:
 
     @property
     def wants_turn(self) -> bool:
-        """Whether what arrived since the last turn gives a turn something to do before the next regular one.
+        """True if what arrived since the last turn gives a turn something to do before the next regular one.
 
         Nobody waits for what the second of two acknowledgements changes, or the leader's own fsync when no
         follower has answered yet. A turn for each of these would be a third of all turns under light load.

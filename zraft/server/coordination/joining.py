@@ -1,4 +1,4 @@
-"""How an empty disk gets into a cluster that runs: that of a new server, or one that replaces a lost disk (D-1).
+"""Joining of an empty disk to a running cluster: that of a new server, or one that replaces a lost disk (D-1).
 
 It neither votes nor founds anything. It tells every server it knows that it is empty; the leader makes its
 disk a member, as a learner, and says so. From then on it is brought up to date like any follower, and votes

@@ -157,7 +157,7 @@ class OriginStream:
 
     @property
     def full(self) -> bool:
-        """Whether requests of clients must not be taken now (pings still are); the bound of D-2."""
+        """True if requests of clients must not be taken now (pings still are); the bound of D-2."""
         return (
             self._unapplied_bytes + self._collected_bytes + COMMAND_OVERHEAD_BYTES * self._commands
             >= self._settings.unapplied_bytes_max
@@ -175,7 +175,7 @@ class OriginStream:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing was collected that is not applied yet."""
+        """True if nothing was collected that is not applied yet."""
         return not self.collected and not self.unapplied
 
     def add(self, owner: Any, session: int, ids: Ids, commands: list[Command], size: int) -> None:

@@ -1,4 +1,4 @@
-"""Which containers and znodes with a time to live a leader proposes to remove, and when it looks.
+"""Selection of the containers and znodes with a time to live that a leader proposes to remove.
 
 It only proposes: the state machine judges each again, in the log time of the entry (D-12). Pure. Source:
 ZooKeeper's `ContainerManager`.

@@ -1,4 +1,4 @@
-"""What the coordination group's leader does for topics: it places partitions, tells groups who produces, and logs reports.
+"""Work of the coordination group's leader for topics: it places partitions, tells groups who produces, and logs reports.
 
 It is part of one leadership, so it begins empty with each; whatever is lost with it is sent or reported
 again. Others carry the messages to and from groups (`zraft.topics.registry_leader` says what these mean).

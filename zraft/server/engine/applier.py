@@ -54,7 +54,7 @@ def _holds(payload: bytes, blob: bytes) -> bool:
 
 
 class Applier:
-    """What the coordination group's replica applies entries to: a `zraft.groups.machine.EntryTaker`.
+    """Taker of the coordination group's entries: a `zraft.groups.machine.EntryTaker`.
 
     Args:
         on_answered: gets (arrival in ms, number of commands) of commands of this server's clients that were
@@ -106,7 +106,7 @@ class Applier:
 
     @property
     def halfway(self) -> bool:
-        """Whether the entry after the last one that is carried out is applied in part.
+        """True if the entry after the last one that is carried out is applied in part.
 
         The state is then that of a command in the middle of the entry, which clients may see. What is about
         whole entries, such as snapshots and digests, has to wait.

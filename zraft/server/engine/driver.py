@@ -488,14 +488,14 @@ class Driver:
 
     @property
     def left(self) -> bool:
-        """Whether `leave` was called and no client waits for an answer any more."""
+        """True if `leave` was called and no client waits for an answer any more."""
         return self._leaving.done
 
     # -- what others see
 
     @property
     def wants_turn(self) -> bool:
-        """Whether what arrived since the last turn gives a turn something to do before the next regular one."""
+        """True if what arrived since the last turn gives a turn something to do before the next regular one."""
         return (
             self._stirred
             or self._frame.due
@@ -534,7 +534,7 @@ class Driver:
 
     @property
     def leadership(self) -> Leadership | None:
-        """What exists while this server leads the coordination group; else None."""
+        """The present leadership of the coordination group; None while this server does not lead it."""
         return self.coordination.leadership
 
     @property
@@ -550,7 +550,7 @@ class Driver:
 
     @property
     def serving(self) -> bool:
-        """Whether clients get answers (D-14)."""
+        """True if clients get answers (D-14)."""
         return self.coordination.serving
 
     @property
@@ -560,7 +560,7 @@ class Driver:
 
     @property
     def topics(self) -> TopicService | None:
-        """What connections ask of partitions; None if this server hosts none, or the cluster has no topics yet."""
+        """Service that connections ask about partitions; None if none is hosted here, or the cluster has no topics yet."""
         if self.groups is None or self.machine.feature_level < LEVEL_OF_TOPICS:
             return None
         return self.groups.topics

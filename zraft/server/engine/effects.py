@@ -1,4 +1,4 @@
-"""What the driver asks of its shell after a turn, or in its place."""
+"""Requests of the driver to its shell after a turn, or in its place."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ The first has a message to each of some servers, the second is as in `Effects`.
 
 @frozen
 class Effects:
-    """What the shell does after a turn, in any order.
+    """Work for the shell after a turn, to be done in any order.
 
     Attributes:
         sends: messages by receiver.

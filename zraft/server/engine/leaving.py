@@ -1,4 +1,4 @@
-"""How a server that stops, or is to be removed, lets its clients go while it can still answer them. Pure."""
+"""Farewell of a server that stops or is to be removed: it lets its clients go while it can still answer them. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Leaving:
 
     @property
     def done(self) -> bool:
-        """Whether this server stops and no client waits for an answer any more."""
+        """True if this server stops and no client waits for an answer any more."""
         return self.stops and self._clients.let_go()
 
     def look(self, now_ms: int, *, leaves: bool) -> None:

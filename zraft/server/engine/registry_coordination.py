@@ -1,4 +1,4 @@
-"""What partitions need to know of the coordination group, read from its state on this server, which may lag behind."""
+"""View of the coordination group for partitions, read from its state on this server, which may lag behind."""
 
 from __future__ import annotations
 

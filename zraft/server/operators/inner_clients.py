@@ -65,7 +65,7 @@ class InnerClients:
 
     @property
     def has_users(self) -> bool:
-        """Whether there are users who could sign in with a password."""
+        """True if there are users who could sign in with a password."""
         return self._driver.clients.settings.auth.users is not None
 
     def sign_in(self, user: str, password: str, ids: Ids) -> Ids:

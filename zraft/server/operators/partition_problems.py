@@ -1,4 +1,4 @@
-"""Which partitions do not take or deliver messages, and why: with names and in words, as one server knows it. Pure.
+"""Partitions that take or deliver no messages, with names and reasons in words, as one server knows it. Pure.
 
 A server knows the partitions that it holds (`zraft.server.partitions.troubles`). The leader of the coordination group
 also knows which servers do not answer, so it can tell of a partition whose servers are all gone, and of one that is not
@@ -36,7 +36,7 @@ ERROR_CHARACTERS_MAX: Final = 300
 
 @frozen
 class Coordinator:
-    """What the leader of the coordination group knows of servers.
+    """Knowledge of the leader of the coordination group about servers.
 
     Attributes:
         disks: the disk of each member of the cluster.

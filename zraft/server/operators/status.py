@@ -121,7 +121,7 @@ class PartitionStatus:
 
 @frozen
 class ConsumerLag:
-    """How many records of `topic`, in the partitions led by this server, consumer `name` has not consumed yet."""
+    """Count of the records of `topic`, in the partitions led by this server, that consumer `name` has not consumed yet."""
 
     topic: str
     name: bytes

@@ -89,7 +89,7 @@ class HostedPartition:
 
     @property
     def delivered_leading(self) -> Delivered:
-        """How much was delivered here while this server led the partition, since the server's start."""
+        """Count of deliveries made here while this server led the partition, since the server's start."""
         return self._led if self.leadership is None else self._led + self.tail.appended() - self._led_from
 
     # -- what is delivered

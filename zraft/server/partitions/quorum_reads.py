@@ -45,7 +45,7 @@ class QuorumReads(Generic[_Query]):
 
     @property
     def next_round(self) -> int:
-        """At most the number of any round that begins from now on."""
+        """Lower bound of the number of every round that begins from now on."""
         return self._newest + 1
 
     def begin(self, run_ms: int) -> int | None:

@@ -1,4 +1,4 @@
-"""Why a partition does not take messages, or delivers none, as far as its replica on this server knows. Pure.
+"""Reasons why a partition takes or delivers no messages, as far as its replica on this server knows. Pure.
 
 Nothing here is remembered: a trouble is read from the replica when an operator asks.
 """

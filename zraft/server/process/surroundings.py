@@ -1,4 +1,4 @@
-"""What a server finds around it: its files, its ways to the other servers, the process that it runs in.
+"""Surroundings of a server: its files, its ways to the other servers, the process that it runs in.
 
 `zraft serve` runs a server in a process of its own, on real files. A server inside a test (`zraft.testing`) shares a
 process, needs no durable files, and may be cut off from others.
@@ -35,7 +35,7 @@ async def dial(protocol: Callable[[], asyncio.BaseProtocol], host: str, port: in
 
 @frozen(kw_only=True)
 class Surroundings:
-    """What is around one server.
+    """Surroundings of one server.
 
     Attributes:
         fs: the files of its data directory.

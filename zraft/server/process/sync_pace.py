@@ -1,4 +1,4 @@
-"""Whether the loop may sync the log itself, by how long the last syncs took.
+"""Decision whether the loop may sync the log itself, by how long the last syncs took.
 
 A thread that syncs leaves the loop free, and costs a hand-off in each direction: on a fast disk as much as the sync
 itself. So small frames are synced by the loop while nearly all of its syncs are short, and by the thread otherwise.
@@ -47,7 +47,7 @@ SHORT_OF: Final = 16
 
 
 class SyncPace:
-    """How long the last syncs took, and who is to do the next one.
+    """Record of how long the last syncs took, which decides who does the next one.
 
     Args:
         usual_s: three of four syncs by the loop have to take at most this; with 0 it never may.
@@ -80,7 +80,7 @@ class SyncPace:
 
     @property
     def is_fast(self) -> bool:
-        """Whether the loop may do the next sync."""
+        """True if the loop may do the next sync."""
         return self._proved < 0
 
     def took(self, seconds: float) -> None:

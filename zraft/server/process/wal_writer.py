@@ -1,4 +1,4 @@
-"""What writes and syncs the write-ahead log, one frame at a time: the loop itself, or a thread beside it.
+"""Writing and syncing of the write-ahead log, one frame at a time: by the loop itself, or by a thread beside it.
 
 The loop does it while the disk is fast and the frame small (`zraft.server.process.sync_pace`); otherwise it goes on
 while the thread waits for the disk. An error of fsync ends the process, because the kernel may have dropped what it

@@ -126,7 +126,7 @@ class ImageWriter:
 
     @property
     def exhausted(self) -> bool:
-        """Whether all of it was given out."""
+        """True if all of it was given out."""
         return self.done and not self.backlog
 
     def step(self, items: int, bytes_max: int) -> bytes:

@@ -73,7 +73,7 @@ class Produce:
 
 @frozen
 class Part:
-    """What a fetch wants of one partition."""
+    """Request of a fetch for one partition."""
 
     group: GroupId
     offset: int
@@ -127,7 +127,7 @@ class SeekOffset:
 
 @frozen
 class ReadOffset:
-    """How far a consumer has consumed."""
+    """Request for the offset that a consumer has stored."""
 
     id: int
     group: GroupId

@@ -1,4 +1,4 @@
-"""What a producer's stream pushes to native clients: outcomes of messages, and groups that refused some.
+"""Pushes of a producer's stream to native clients: outcomes of messages, and groups that refused some.
 
 Servers pack it by hand (`topic_answers`) and clients read it by hand (`zraft_client.topics.requests`), since there
 is a row for every message that is produced. The declaration says what is wrong with a push that is not well-formed.

@@ -126,7 +126,7 @@ class OffsetResult:
 
 @frozen
 class ConsumersResult:
-    """Who consumes a partition, unless the replica refused to tell; `end` is the offset behind its last record.
+    """Consumers of a partition, unless the replica refused to tell; `end` is the offset behind its last record.
 
     Each of `consumers` is (name, the offset that it continues with, owners): of a group that shares the partition by
     claims the owners of these, None of one that stores its offset itself.

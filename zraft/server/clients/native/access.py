@@ -1,4 +1,4 @@
-"""What a native client may do with topics and consumers, by the ACLs that are applied on this server; no I/O.
+"""Rights of a native client on topics and consumers, by the ACLs that are applied on this server; no I/O.
 
 `needs` is the table: every request about partitions is in it, with the permissions that it takes. Commands about whole
 topics are judged where they are applied (`zraft.tree.commands.topics`).
@@ -124,7 +124,7 @@ def _bytes(group: str) -> bytes:
 
 
 class Verdict(Enum):
-    """What becomes of a need."""
+    """Decision about a need."""
 
     GRANTED = "granted"
     DENIED = "an ACL does not grant it"

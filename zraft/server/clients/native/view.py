@@ -54,7 +54,7 @@ class Rates:
 
 
 class Server(Protocol):
-    """What a server is in its cluster."""
+    """Place of a server in its cluster."""
 
     @property
     def identity(self) -> Identity:
