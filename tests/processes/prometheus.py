@@ -173,11 +173,14 @@ class Prometheus:
         """Until nothing fires but `still`, after all servers were scraped, and for longer than an alert waits."""
         allowed = {(alert, str(server)) for alert, server in still}
         seen = f"min_over_time(up[{HOLD_S + 2}s]) == 1 and count_over_time(up[{HOLD_S + 2}s]) > {HOLD_S}"
-        wait_until(
-            lambda: len(self.query(seen)) == len(self._names) and self.firing() <= allowed,
-            f"nothing to fire but {sorted(allowed)}; last: {sorted(self.firing())}",
-            2 * DEADLINE_S,
-        )
+        try:
+            wait_until(
+                lambda: len(self.query(seen)) == len(self._names) and self.firing() <= allowed,
+                f"nothing to fire but {sorted(allowed)}",
+                2 * DEADLINE_S,
+            )
+        except AssertionError as error:
+            raise AssertionError(f"{error}; {sorted(self.firing())} fire") from error
 
 
 def watch(cluster: ScrapedCluster, more: Mapping[Address, str] | None = None) -> Prometheus:
