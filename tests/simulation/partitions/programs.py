@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from tests.simulation.broken import BrokenPromiseError
 from tests.simulation.multicast.processes import records_of
@@ -105,6 +106,10 @@ class Producing(Deaf):
             self.ended_ms[ended.mid] = self._now_ms()
 
 
+IN_VAIN_MAX: Final = 2
+"""A replica gives nothing of what it has delivered for a turn, just after it took over a state; not again and again."""
+
+
 class Merging(Deaf):
     """Reads `groups` in one order, from whichever servers; `servers` gives those that can be reached and have a group."""
 
@@ -124,6 +129,8 @@ class Merging(Deaf):
         self._of: dict[int, GroupId] = {}
         self._number = 0
         self._needed_ms = 0
+        self._in_vain: dict[GroupId, int] = {}
+        """How often in a row a group had more than it gave."""
 
     def work(self) -> None:
         """Ask whom it has not asked, or who did not answer."""
@@ -161,6 +168,12 @@ class Merging(Deaf):
         ]
         if fetched.next != self.merger.next_offset(group) + sum(one.message.span for one in found):
             raise BrokenPromiseError("fetch", f"{fetched} at offset {self.merger.next_offset(group)}")
+        in_vain = 1 + self._in_vain.get(group, 0) if not found and fetched.next < fetched.end else 0
+        if in_vain > IN_VAIN_MAX:
+            raise BrokenPromiseError(
+                "fetch", f"nothing, {in_vain} times in a row, of what is there: {fetched}"
+            )
+        self._in_vain[group] = in_vain
         self.merger.feed(group, found, fetched.frontier)
         self.out += [(one.stamp, one.message.mid) for one in self.merger.take(1_000)]
 
