@@ -11,6 +11,9 @@ Origin = tuple[ServerId, Instance]
 
 BOOT_ID_BYTES_MAX: Final = 64
 
+BOOT_MAX: Final = 2**63 - 1
+"""The most that messages and images carry. A correct leader takes no batch of a later boot, so no log has one."""
+
 
 class OriginRow:
     """The last batch applied of one origin, and the random id that its boot registered (b"" before)."""
@@ -53,7 +56,7 @@ class Origins:
             return False
         if boot < row.boot:
             return False
-        if seq != 1:
+        if seq != 1 or boot > BOOT_MAX:
             self.faults += 1
             return False
         row.boot, row.seq, row.boot_id = boot, 1, b""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.tree.scenario import NOBODY, ONE, PASSWORD, THREE, TWO, Scenario, create
+from zraft.tree.origins import BOOT_MAX
 from zraft.tree.settings import Settings
 from zraft_core.errors import Code
 from zraft_core.ids import Instance, ServerId
@@ -51,6 +52,17 @@ def test_higher_boot_starts_again_at_one_and_older_boots_are_skipped_whole(scena
     assert not machine.begin_batch(*TWO, 7, 1)
     assert machine.begin_batch(*TWO, 8, 2)
     assert machine.origins.faults == 0
+
+
+def test_a_boot_that_no_message_and_no_image_can_carry_is_skipped_and_counted_as_a_fault(
+    scenario: Scenario,
+) -> None:
+    """Only a faulty leader lets one into the log. The next snapshot with it could be read by nobody."""
+    machine = scenario.machine
+    assert machine.begin_batch(*TWO, BOOT_MAX, 1)
+    assert not machine.begin_batch(*TWO, BOOT_MAX + 1, 1)
+    assert machine.origins.faults == 1
+    assert machine.rows[TWO].boot == BOOT_MAX
 
 
 def test_rows_exist_exactly_for_members(scenario: Scenario) -> None:
