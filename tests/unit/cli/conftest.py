@@ -1,0 +1,14 @@
+"""What every test of the command line gets: no settings of the terminal in which the tests run."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("ZRAFT_"):
+            monkeypatch.delenv(name)
