@@ -96,8 +96,29 @@ class Authority:
             .not_valid_before(now - timedelta(days=60))
             .not_valid_after(now + timedelta(days=days))
             .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+            # Without these three, clients on Python 3.13 or newer trust none.
+            .add_extension(_usage(authority=authority), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
+            )
         )
         if not authority:
             names = [x509.IPAddress(ip_address(HOST)), x509.DNSName("localhost")]
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         return builder.sign(self._key, hashes.SHA256())
+
+
+def _usage(*, authority: bool) -> x509.KeyUsage:
+    """What a key may do: sign certificates, or prove who speaks."""
+    return x509.KeyUsage(
+        digital_signature=not authority,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
