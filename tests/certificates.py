@@ -110,7 +110,7 @@ class Authority:
 
 
 def _usage(*, authority: bool) -> x509.KeyUsage:
-    """What a key may do: sign certificates, or prove who speaks."""
+    """Return the key usage of an authority, which signs certificates, or of a party, which proves who speaks."""
     return x509.KeyUsage(
         digital_signature=not authority,
         key_cert_sign=authority,

@@ -58,7 +58,7 @@ CELLS: Final = (Cell(PUT, 1, 1), Cell(PUT, 8, 1), Cell(PUT, 64, 1), Cell(PUT, 64
 
 @frozen
 class Found:
-    """What a run of a cell showed; latencies in ms, CPU in us per call."""
+    """Result of a run of a cell: latencies in ms, CPU in us per call."""
 
     rate: float
     median_ms: float
@@ -102,7 +102,7 @@ class Etcd:
 
     @property
     def revision(self) -> int:
-        """How many changes were made."""
+        """The number of changes that were made."""
         return int(_ask(self.ports[0], "maintenance/status")["header"]["revision"])
 
 

@@ -112,6 +112,21 @@ def test_watch_prints_a_line_per_change_and_ends_after_so_many_or_by_ctrl_c(runn
             assert watching.wait(60) == 0
 
 
+@contextlib.contextmanager
+def held_by_cat(cluster: Cluster, *lock: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Hold a lock by a `zraft lock` in a session of its own, whose command is `cat`; it has echoed a line then."""
+    words = command(cluster, "lock", *lock, "cat")
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        holder.stdin.write(b"held\n")
+        holder.stdin.flush()
+        assert holder.stdout.readline() == b"held\n"
+        yield holder
+
+
 SAY = "import os, sys; print(os.environ['ZRAFT_LOCK_TOKEN']); sys.exit(7)"
 
 
@@ -121,14 +136,7 @@ def test_lock_passes_the_exit_code_and_makes_others_wait(running: Cluster) -> No
     code, second, _ = locked(running, "/locks/a", sys.executable, "-c", SAY)
     assert int(first) < int(second)
     assert locked(running, "/locks/a", "no-such-command")[0] == 127
-    with subprocess.Popen(
-        command(running, "lock", "/locks/a", "cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as holder:
-        assert holder.stdin is not None
-        assert holder.stdout is not None
-        holder.stdin.write(b"held\n")
-        holder.stdin.flush()
-        assert holder.stdout.readline() == b"held\n"
+    with held_by_cat(running, "/locks/a") as holder:
         code, _, said = locked(running, "--timeout", "0", "/locks/a", "true")
         assert (code, f"pid {holder.pid}" in said) == (124, True)
         # SIGTERM is passed on, and the lock is given back.
@@ -168,14 +176,8 @@ def test_signals_to_lock_reach_the_command_which_decides_how_it_ends(
 def test_a_lock_that_is_terminated_while_it_waits_leaves_nothing_for_others_to_wait_for(
     running: Cluster,
 ) -> None:
-    with subprocess.Popen(
-        command(running, "lock", "/locks/e", "cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as holder:
+    with held_by_cat(running, "/locks/e") as holder:
         assert holder.stdin is not None
-        assert holder.stdout is not None
-        holder.stdin.write(b"held\n")
-        holder.stdin.flush()
-        assert holder.stdout.readline() == b"held\n"
         with subprocess.Popen(command(running, "lock", "/locks/e", "true")) as waiter:
             wait_until(lambda: contenders(running) == 2, "the second one to wait")
             waiter.terminate()
@@ -194,15 +196,8 @@ def contenders(cluster: Cluster) -> int:
     sys.platform != "linux", reason="only Linux ends the children of a process that is killed"
 )
 def test_the_command_of_a_lock_that_is_killed_is_ended_by_the_kernel(running: Cluster) -> None:
-    words = command(running, "lock", "--session-timeout", "4", "/locks/d", "cat")
-    with subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-    ) as holder:
-        assert holder.stdin is not None
+    with held_by_cat(running, "--session-timeout", "4", "/locks/d") as holder:
         assert holder.stdout is not None
-        holder.stdin.write(b"held\n")
-        holder.stdin.flush()
-        assert holder.stdout.readline() == b"held\n"
         holder.kill()
         try:
             # Its standard input is still open, so `cat` ends only if it is ended. Then nobody holds its output.

@@ -89,7 +89,7 @@ class Process(SimulatedProcess[DiskImage, Observer]):
         self._clock_offset_ms = self._rng.randint(0, 10_000_000)
         self._wake_ms = 0
         self.settled = 0
-        """How often it did without a turn to write, to apply or to answer."""
+        """The number of times that it wrote, applied or answered without a turn."""
         self._wants_turn = False
         """True if the driver was given something from inside of its process."""
         self._asked_ms = 0

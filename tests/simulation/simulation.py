@@ -180,7 +180,7 @@ class Report:
     simulated_ms: int
     turns: int
     settled: int
-    """How often servers wrote, applied or answered without a turn."""
+    """The number of times that servers wrote, applied or answered without a turn."""
     operations: tuple[tuple[str, int], ...]
     """How often what `tests.simulation.client_checks.KINDS` names was seen."""
 

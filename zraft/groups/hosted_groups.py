@@ -120,8 +120,8 @@ class HostedGroups:
             servers.
         snapshots_failed_total: images that could not be written.
         installed_total: images that were taken over from other servers.
-        stirred: False if no group is here and nothing was said of any since the last turn, except by clients, who ask for
-            turns themselves.
+        stirred: whether a group is here, or something was given to this object since its last turn or is left of that.
+            What clients ask of partitions does not count, because they ask for turns themselves.
     """
 
     def __init__(
@@ -179,7 +179,6 @@ class HostedGroups:
         """Index of the snapshot that took the place of a group's state, until a durable frame of the log says so."""
         self._tasks: list[Task] = []
         self.stirred = True
-        """Whether something was given to this object since its last turn, or some of that is left."""
         self.snapshots_failed_total = self.installed_total = 0
         self.bundles_sent_total = self.bundles_received_total = self.edges_sent_total = 0
 

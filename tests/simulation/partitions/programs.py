@@ -130,7 +130,7 @@ class Merging(Deaf):
         self._number = 0
         self._needed_ms = 0
         self._in_vain: dict[GroupId, int] = {}
-        """How often in a row a group had more than it gave."""
+        """The number of times in a row that a group had more than it gave."""
 
     def work(self) -> None:
         """Ask whom it has not asked, or who did not answer."""

@@ -1,4 +1,4 @@
-"""What every test of the command line gets: no settings of the terminal in which the tests run."""
+"""Tests of the command line get no settings of the terminal in which they run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `zraft ls` asks servers for: a directory may have a hundred thousand children."""
+"""`zraft ls` asks servers for little: a directory may have a hundred thousand children."""
 
 from __future__ import annotations
 
