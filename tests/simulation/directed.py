@@ -392,5 +392,6 @@ CALM: Final[dict[str, Any]] = {
     "retain_bytes_max": 100_000,
     "operators": False,
     "disk_faults": False,
+    "asking_again_share_min": 0.75,
 }
 """Nothing goes wrong by itself, and no snapshot is due: each schedule says what is to be otherwise."""

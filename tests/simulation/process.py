@@ -249,6 +249,8 @@ class Process(SimulatedProcess[DiskImage, Observer]):
         for sender, messages in self._arrived():
             driver.receive(sender, messages)
         events, self._client_events = self._client_events, []
+        if events:
+            driver.clients.arrived = self.clock_ms
         for kind, socket, data in events:
             self._feed(driver, kind, socket, data)
         heard = bool(events)

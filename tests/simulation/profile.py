@@ -111,6 +111,8 @@ class Profile:
     """The highest feature level that each of the first servers knows at its first boots."""
     disk_faults: bool
     """Full disks, failed writes and fsyncs, snapshots that rot."""
+    asking_again_share_min: float
+    """See `OriginSettings`; 0 lets servers wait often."""
 
 
 def roll(seed: int, mode: Mode | None = None) -> Profile:
@@ -177,4 +179,5 @@ def roll(seed: int, mode: Mode | None = None) -> Profile:
         operator_gaps_ms=(1_700, 2_400) if gentle else (5, 40, 140, 350, 600, 950),
         features=tuple(rng.choice((1, FEATURE_LEVEL_MAX)) if mixed else FEATURE_LEVEL_MAX for _ in range(5)),
         disk_faults=disk_faults and not gentle,
+        asking_again_share_min=rng.choice((0.0, 0.75)),
     )

@@ -219,7 +219,11 @@ class Simulation:
                 heartbeat_ticks=HEARTBEAT_MS,
                 resend_ticks=HEARTBEAT_MS,
             ),
-            origin=OriginSettings(resend_ms=80, batches_in_flight_max=profile.batches_in_flight),
+            origin=OriginSettings(
+                resend_ms=80,
+                batches_in_flight_max=profile.batches_in_flight,
+                asking_again_share_min=profile.asking_again_share_min,
+            ),
             entries_in_flight_max=profile.entries_in_flight,
             log_memory_bytes_max=LOG_MEMORY_BYTES_MAX,
             reap_interval_ms=REAP_INTERVAL_MS,

@@ -83,11 +83,12 @@ class ThreeDrivers:
     is due. As in the server's own loop, what other servers say is settled without a turn if that is enough.
 
     Attributes:
+        now: the time, in ms.
         calls, turns, settled: of each server, since `forget` was called last.
     """
 
     def __init__(self) -> None:
-        self._now = 0
+        self.now = 0
         self._events: list[tuple[int, int, ServerId, Callable[[], None] | Datagram | None]] = []
         self._number = 0
         self._wakes_at: dict[ServerId, int] = {}
@@ -129,7 +130,7 @@ class ThreeDrivers:
     def client(self, server: ServerId) -> DrivenClient:
         """Return a client of that server, which has a session."""
         client = DrivenClient(self.drivers[server])
-        self._at(HOP_MS, server, client.send)
+        self.at(HOP_MS, server, client.send)
         self._until_answered(client, 1)
         return client
 
@@ -143,37 +144,40 @@ class ThreeDrivers:
         """
         for number, one in enumerate((client,) if behind is None else (behind, client), 1):
             one.will_write(command)
-            self._at(number * HOP_MS, server, one.send)
+            self.at(number * HOP_MS, server, one.send)
         return self._until_answered(client, client.answers + 1)
 
     def _until_answered(self, client: DrivenClient, answers: int) -> int:
-        began = self._now
+        began = self.now
         while client.answers < answers:
-            self._next()
-        return self._now - began
+            self.step()
+        return self.now - began
 
     # -- what happens when
 
     def _pass(self, ms: int) -> None:
-        end = self._now + ms
+        end = self.now + ms
         while self._events[0][0] <= end:
-            self._next()
-        self._now = end
+            self.step()
+        self.now = end
 
-    def _at(self, ms: int, server: ServerId, event: Callable[[], None] | Datagram | None) -> None:
+    def at(self, ms: int, server: ServerId, event: Callable[[], None] | Datagram | None) -> None:
+        """Let this happen to the server in so many ms; None is its alarm."""
         self._number += 1
-        heapq.heappush(self._events, (self._now + ms, self._number, server, event))
+        heapq.heappush(self._events, (self.now + ms, self._number, server, event))
 
-    def _next(self) -> None:
-        self._now, _, server, event = heapq.heappop(self._events)
+    def step(self) -> None:
+        """Go on to what happens next, and let the server do what follows from it."""
+        self.now, _, server, event = heapq.heappop(self._events)
         if event is None:
-            if self._wakes_at[server] == self._now:
+            if self._wakes_at[server] == self.now:
                 self._turn(server)
             return
         # As in the server's own loop.
         if isinstance(event, Datagram):
             self._arrived(server, event)
             return
+        self.drivers[server].clients.arrived = self.now
         with self.calls[server].counted():
             event()
             wants_turn = self.drivers[server].on_clients()
@@ -184,14 +188,14 @@ class ThreeDrivers:
         driver = self.drivers[server]
         self.turns[server] += 1
         with self.calls[server].counted():
-            effects = driver.turn(self._now, WALL_EPOCH_MS + self._now)
+            effects = driver.turn(self.now, WALL_EPOCH_MS + self.now)
         self._carry_out(server, effects)
 
     def _arrived(self, server: ServerId, datagram: Datagram) -> None:
         """Do what follows from what another server said."""
         driver = self.drivers[server]
         with self.calls[server].counted():
-            driver.pass_time(self._now)
+            driver.pass_time(self.now)
             driver.receive(datagram.sender, datagram.messages)
             said = driver.answer()
             effects = driver.settle() if said is None else None
@@ -206,13 +210,13 @@ class ThreeDrivers:
 
     def _carry_out(self, server: ServerId, effects: Effects) -> None:
         if effects.write is not None:
-            self._at(HOP_MS, server, lambda: self._persisted(server))
+            self.at(HOP_MS, server, lambda: self._persisted(server))
         for to, messages in effects.sends:
             self._send(server, to, messages)
         for connection, data, close in effects.outputs:
             connection.handle(data, close)
-        self._wakes_at[server] = max(effects.wake_at, self._now + 1)
-        self._at(self._wakes_at[server] - self._now, server, None)
+        self._wakes_at[server] = max(effects.wake_at, self.now + 1)
+        self.at(self._wakes_at[server] - self.now, server, None)
 
     def _persisted(self, server: ServerId) -> None:
         driver = self.drivers[server]
@@ -222,4 +226,4 @@ class ThreeDrivers:
 
     def _send(self, server: ServerId, to: ServerId, messages: Sequence[PeerMessage]) -> None:
         """Let messages of a server arrive at another one."""
-        self._at(HOP_MS, to, Datagram(Sender(server, DISKS[server], 1), messages))
+        self.at(HOP_MS, to, Datagram(Sender(server, DISKS[server], 1), messages))

@@ -23,6 +23,10 @@ from zraft_core.znodes.txn import ATTACH, DELETE, Command, unpack_batch
 IDS = (("ip", "127.0.0.1"),)
 
 
+LONG_AGO = -1_000
+"""When a batch was applied, in ms, if nobody is to wait for those whom that answered."""
+
+
 def _stream(**settings: int) -> OriginStream:
     return OriginStream(ME, INSTANCE, BOOT, OriginSettings(**settings))
 
@@ -48,7 +52,7 @@ def test_what_arrives_in_one_turn_is_one_batch_in_order() -> None:
     assert (message.boot, message.seq, message.count) == (BOOT, 1, 4)
     assert [run[0] for run in runs] == [7, 8, 7]
     assert _paths(message.blob) == ["/1", "/2", "/3", "/4"]
-    batch = stream.take_applied(1)
+    batch = stream.take_applied(1, LONG_AGO)
     assert batch is not None
     assert batch.owners == [first, second, first]
 
@@ -75,7 +79,7 @@ def test_a_batch_is_repeated_byte_for_byte_until_it_is_applied() -> None:
     assert list(stream.due(199)) == []
     (again,) = stream.due(200)
     assert again.blob == sent.blob
-    assert stream.take_applied(1) is not None
+    assert stream.take_applied(1, LONG_AGO) is not None
     assert list(stream.due(1_000)) == []
 
 
@@ -96,7 +100,7 @@ def test_commands_gather_while_the_window_is_full() -> None:
         stream.add(object(), n, IDS, [_command(n)], 25)
         stream.cut(0)
     assert [m.seq for m in stream.due(0)] == [1]
-    stream.take_applied(1)
+    stream.take_applied(1, LONG_AGO)
     stream.cut(1)
     (message,) = stream.due(1)
     assert (message.seq, _paths(message.blob)) == (2, ["/1", "/2"])
@@ -113,7 +117,7 @@ def test_numbers_are_contiguous_whatever_the_cuts() -> None:
         for message in list(stream.due(0)):
             numbers.append(message.seq)
             seen += _paths(message.blob)
-            assert stream.take_applied(message.seq) is not None
+            assert stream.take_applied(message.seq, LONG_AGO) is not None
     assert seen == [f"/{n}" for n in range(10)]
     assert numbers == list(range(1, len(numbers) + 1))
     assert len(numbers) > 1
@@ -130,7 +134,7 @@ def test_a_run_never_grows_beyond_a_batch() -> None:
         stream.cut(0)
         for message in list(stream.due(0)):
             largest = max(largest, message.count)
-            stream.take_applied(message.seq)
+            stream.take_applied(message.seq, LONG_AGO)
     assert largest <= 10
 
 
@@ -141,10 +145,10 @@ def test_the_bound_counts_what_is_collected_and_what_is_unapplied() -> None:
     stream.cut(0)
     stream.add(object(), 8, IDS, [_command(2)], 60)
     assert so_far(stream.full)
-    stream.take_applied(1)
+    stream.take_applied(1, LONG_AGO)
     assert not stream.full
     stream.cut(0)
-    stream.take_applied(2)
+    stream.take_applied(2, LONG_AGO)
     assert stream.outstanding == 0
     assert stream.idle
 
@@ -158,7 +162,7 @@ def test_batches_are_smaller_while_what_is_written_has_to_be_told_to_many() -> N
         stream.add(owner, 7, IDS, [_command(n) for n in range(4_000)], 240_000)
         stream.cut(0)
         (message,) = stream.due(0)
-        batch = stream.take_applied(message.seq)
+        batch = stream.take_applied(message.seq, LONG_AGO)
         assert batch is not None
         stream.on_told(batch, told_each * message.count)
         return message.count
@@ -186,7 +190,7 @@ def _batches(stream: OriginStream) -> Iterator[list[tuple[int, list[str]]]]:
         stream.cut(0)
         for message in list(stream.due(0)):
             yield [(run[0], [one[1] for one in run[2]]) for run in unpack_batch(message.blob)[4]]
-            stream.take_applied(message.seq)
+            stream.take_applied(message.seq, LONG_AGO)
 
 
 def test_who_comes_late_does_not_wait_for_all_that_others_sent() -> None:
@@ -228,7 +232,7 @@ def test_what_a_session_sent_over_its_former_connection_stays_in_front_of_the_ne
             for session, _, commands in unpack_batch(message.blob)[4]:
                 if session != 8:
                     seen += [one[1] for one in commands]
-            stream.take_applied(message.seq)
+            stream.take_applied(message.seq, LONG_AGO)
     assert seen == [*(f"/{n}" for n in range(1_000)), 7, "/1000"]
 
 
@@ -249,7 +253,7 @@ def test_what_each_owner_sends_keeps_its_order_and_is_sent_once(seed: int, run: 
             stream.cut(turn, float(turn))
         for message in list(stream.due(turn)):
             runs = unpack_batch(message.blob)[4]
-            batch = stream.take_applied(message.seq)
+            batch = stream.take_applied(message.seq, LONG_AGO)
             assert batch is not None
             assert batch.owners == [session for session, _, _ in runs]
             assert sum(count for _, count in batch.arrivals) == message.count
@@ -263,7 +267,7 @@ def test_what_each_owner_sends_keeps_its_order_and_is_sent_once(seed: int, run: 
 
 
 def test_a_batch_of_an_earlier_process_has_no_owners_here() -> None:
-    assert _stream().take_applied(5) is None
+    assert _stream().take_applied(5, LONG_AGO) is None
 
 
 def test_d4_a_restored_state_covers_batches_and_the_others_go_again() -> None:
@@ -288,7 +292,7 @@ def test_one_session_alone_fills_no_batch_that_may_have_to_be_told_to_many(follo
     for _ in range(10):
         stream.cut(0)
         (message,) = stream.due(0)
-        quiet = stream.take_applied(message.seq)
+        quiet = stream.take_applied(message.seq, LONG_AGO)
         assert quiet is not None
         stream.on_told(quiet, 0)
         stream.add(object(), 8, IDS, [_command(0)], 60)
@@ -338,7 +342,7 @@ def test_a_batch_of_all_that_was_collected_is_the_one_that_looking_at_each_run_g
                     [(b.message, b.owners, b.size, b.cut_at, b.arrivals) for b in stream.unapplied.values()]
                 )
                 if applies and stream.unapplied:
-                    stream.take_applied(min(stream.unapplied))
+                    stream.take_applied(min(stream.unapplied), now)
             assert found[0] == found[1]
 
 
@@ -350,6 +354,6 @@ def test_what_waits_for_the_window_arrived_when_it_was_stamped() -> None:
     stream.stamp(11, 10.5)
     stream.stamp(12, 11.5)
     stream.add(None, 3, (), [_command(1)], 1)
-    stream.take_applied(1)
+    stream.take_applied(1, LONG_AGO)
     stream.cut(20, 19.5)
     assert stream.unapplied[2].arrivals == [(10.5, 2), (19.5, 1)]

@@ -63,11 +63,11 @@ def test_the_time_that_a_command_waits_for_earlier_batches_is_part_of_its_latenc
     stream.add("third", 3, (), [command], 10)
     stream.add("third", 3, (), [command], 10)  # joins the run before it
     stream.cut(110)
-    first = stream.take_applied(1)
+    first = stream.take_applied(1, 0)
     assert first is not None
     assert first.arrivals == [(100, 1)]
     stream.cut(130)
-    second = stream.take_applied(2)
+    second = stream.take_applied(2, 0)
     assert second is not None
     assert second.arrivals == [(104.5, 2), (110, 2)]
     assert sum(count for _, count in second.arrivals) == second.message.count
@@ -82,14 +82,14 @@ def test_every_command_has_exactly_one_moment_of_arrival(steps: list[tuple[int, 
         stream.add(number, number, (), [create("/a")] * count, 30 * count)
         added += count
         stream.cut(now)
-        if applied and (batch := stream.take_applied(seq + 1)) is not None:
+        if applied and (batch := stream.take_applied(seq + 1, 0)) is not None:
             seq += 1
             assert sum(c for _, c in batch.arrivals) == batch.message.count
             assert all(at <= now for at, _ in batch.arrivals)
             seen += batch.message.count
     while True:
         stream.cut(now)
-        batch = stream.take_applied(seq + 1)
+        batch = stream.take_applied(seq + 1, 0)
         if batch is None:
             break
         seq += 1

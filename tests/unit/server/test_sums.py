@@ -333,7 +333,7 @@ def test_requests_that_wait_are_bounded_and_all_are_answered_in_the_end() -> Non
     assert sum(bool(one.unread) for one in many) > 40
     origin._settings = settings
     for _ in range(200):
-        turns(server, 2)
+        turns(server, 2, ms=1)
         for one in many:
             one.feed(one.unread)
     assert [len(one.hear()) for one in many] == [300] * 60

@@ -77,7 +77,7 @@ APPLY_BYTES_PER_TURN: Final = 128 * 1024
 EARLY_BATCHES_MAX: Final = 16
 """How many batches are kept between an election and the leader's first applied entry: one or two per origin."""
 
-_WANT_A_TURN: Final = frozenset({Hello, OriginBatch, TouchAck})
+_WANT_A_TURN: Final = frozenset({Hello, TouchAck})
 
 
 class CoordinationGroup:
@@ -498,6 +498,9 @@ class CoordinationGroup:
         if self.leader is not None and self._touches.due_at < due:
             # Without a leader there is no server to report to, however long a report is overdue.
             due = self._touches.due_at
+        leadership = self.leadership
+        if leadership is not None and leadership.proposes_at < due:
+            due = int(leadership.proposes_at)
         return due if due > now else now + 1
 
     def look_at_alarm(self) -> int:
@@ -569,6 +572,8 @@ class CoordinationGroup:
         match message:
             case OriginBatch():
                 self._take_batch(server, instance, message)
+                if leadership is None or raft is None or leadership.wants_turn(raft):
+                    self.stirred = True
             case TouchReport():
                 if raft is not None and leadership is not None:
                     has_quorum = self.contact.has_quorum

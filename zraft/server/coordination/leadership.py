@@ -9,6 +9,7 @@ Pure. Source: rules D-2, D-5, D-11 and D-12 in docs/explanation/rules.md.
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final
 
 from zraft.config.features import FEATURE_LEVEL_MIN
@@ -18,6 +19,7 @@ from zraft.groups.outbox import PeerOutbox
 from zraft.groups.server_statistics import Proposals
 from zraft.raft.core import Raft
 from zraft.raft.role import Role
+from zraft.server.coordination.anticipation import Anticipation
 from zraft.server.coordination.clock import TurnClock
 from zraft.server.coordination.expiry import SessionExpiry
 from zraft.server.coordination.intake import BatchIntake
@@ -50,6 +52,7 @@ class Leadership:
             D-26).
         topics: where partitions of topics are, and what their groups are told (D-8, D-18).
         commands: the leader's own commands for the next entries.
+        proposes_at: when a wait for more batches ends, in ms; `inf` if none waits.
     """
 
     def __init__(
@@ -79,6 +82,14 @@ class Leadership:
         self.members = MembershipKeeper(me, settings.features, now_ms, settings.observers)
         self.topics = RegistryKeeper(me, machine.registry, now_ms)
         self._reaper = Reaper(settings.reap_interval_ms, run_ms)
+        self._anticipation = Anticipation(settings.origin.asking_again_share_min)
+        self._asked: frozenset[ServerId] | None = None
+        """The servers whose clients wait for the newest entry; None once it is committed, and if nobody's do."""
+        self._proposed = 0
+        """The index of the newest entry."""
+        self._proposed_at = 0
+        """When it was proposed, in ms."""
+        self.proposes_at: float = inf
         self.commands: list[Command] = []
         if machine.position == 0:
             # Nothing was ever applied, so no earlier leader committed its settings. They are part of the first entry
@@ -137,6 +148,27 @@ class Leadership:
         refused = self.expiry.accept_report(server, instance, report, self._machine.sessions)
         return None if refused is None else TouchAck(raft.term, report.boot, report.number, refused)
 
+    def wants_turn(self, raft: Raft) -> bool:
+        """Return whether a batch that came just now gives a turn something to do.
+
+        It has not while an entry is under way, whose turn the batch shares, or while others are waited for, if the end of
+        that wait has its turn.
+        """
+        if self._waits(raft):
+            return self.proposes_at == inf
+        return raft.log.last_index - raft.commit_index < self._settings.entries_in_flight_max
+
+    def _waits(self, raft: Raft) -> bool:
+        """Return whether the next entry waits for servers whose clients were answered a moment ago."""
+        anticipation, ready, now = self._anticipation, self.intake.ready, self._clock.now
+        asked = self._asked
+        if asked is not None and raft.commit_index >= self._proposed:
+            self._asked = None
+            if len(asked) > 1 or (ready and (len(ready) > 1 or ready[0][0] not in asked)):
+                # One server alone has nobody to wait for.
+                anticipation.answered(asked, now, now - self._proposed_at)
+        return now < anticipation.until and anticipation.waits([server for server, _ in ready], now)
+
     def lead(self, raft: Raft, wall_ms: int) -> None:
         """Do the leader's share of the turn: expire sessions, and put what has gathered into one entry.
 
@@ -148,7 +180,11 @@ class Leadership:
         if self._clock.now >= self._look_at or self.topics.heard or self._reaper.left:
             self._look_at = self._clock.now + LOOK_INTERVAL_MS
             self._look(raft, log_time)
+        self.proposes_at = inf
         if not (intake.ready or commands) or raft.handover is not None:
+            return
+        if self._waits(raft) and not commands:
+            self.proposes_at = self._anticipation.until
             return
         waiting = self._frame.waiting_bytes
         stuck = (
@@ -172,6 +208,7 @@ class Leadership:
             self._proposals.add(len(payload), count)
             index = raft.propose(payload, count, origins)
             assert index is not None, "a leader with few uncommitted entries refused a bounded one"
+            self._asked, self._proposed, self._proposed_at = origins, index, self._clock.now
 
     def _look(self, raft: Raft, log_time: int) -> None:
         """Gather the leader's own commands: sessions and znodes that are to go, members and topics that are to change.

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from attrs import define, frozen
 
+from zraft.server.coordination.anticipation import Anticipation
 from zraft.transport.messages import OriginBatch
 from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft_core.znodes.txn import ATTACH, Command, Run, pack_batch
@@ -36,6 +37,8 @@ class OriginSettings:
     batch_bytes_max: int = 256 * 1024
     unapplied_bytes_max: int = 16 * 1024 * 1024
     resend_ms: int = 200
+    asking_again_share_min: float = 0.75
+    """From which share of those who are answered on, if they ask again at once, others wait a moment for them."""
 
 
 RUN_OVERHEAD_BYTES: Final = 16
@@ -123,6 +126,7 @@ class OriginStream:
         collected: how many commands were taken and are in no batch yet.
         unapplied: the batches that are not applied yet, by their numbers.
         due_at: until then, in ms, `due` returns nothing.
+        anticipation: which clients were answered last, and may be waited for.
         count_followers: returns how many clients follow what is written here, by lasting watches and
             subscriptions. The object that knows them sets it.
         is_slowed: whether batches are smaller than they may be, because many clients have to be told of what
@@ -154,6 +158,7 @@ class OriginStream:
         self.unapplied: dict[int, NumberedBatch] = {}
         self._unapplied_bytes = 0
         self.due_at: float = inf
+        self.anticipation = Anticipation(settings.asking_again_share_min)
 
     @property
     def full(self) -> bool:
@@ -163,10 +168,18 @@ class OriginStream:
             >= self._settings.unapplied_bytes_max
         )
 
-    @property
-    def may_cut(self) -> bool:
-        """True if the window of batches in flight has room for another one."""
-        return len(self.unapplied) < self._settings.batches_in_flight_max
+    def cuts_at(self, now: float) -> float:
+        """Return when the next batch is cut, in ms: now, or at the end of a wait for clients that were just answered.
+
+        It is `inf` if nothing was collected and nobody is waited for, and as long as the window of batches in flight has no
+        room.
+        """
+        waits = now < self.anticipation.until and self.anticipation.waits(self._owners, now)
+        if len(self.unapplied) >= self._settings.batches_in_flight_max:
+            return inf
+        if waits:
+            return self.anticipation.until
+        return now if self._runs else inf
 
     @property
     def outstanding(self) -> int:
@@ -204,7 +217,7 @@ class OriginStream:
         self._commands += count
 
     def cut(self, now: int, arrived: float | None = None) -> None:
-        """Give numbers to what was collected, as far as the window of batches in flight allows.
+        """Give numbers to what was collected, as far as the window of batches in flight allows, unless more is waited for.
 
         If that is more than a batch takes, each session has its share of it: a session that sends much waits,
         and others do not wait for it.
@@ -215,6 +228,9 @@ class OriginStream:
         """
         if not self._runs:
             return
+        if now < self.anticipation.until and self.anticipation.waits(self._owners, now):
+            self.stamp(now, arrived)
+            return
         at = now if arrived is None or arrived > now else arrived
         if not (self._stamped or self.unapplied) and self._fit_in_a_batch():
             runs: list[Run] = [*self._runs]
@@ -223,7 +239,7 @@ class OriginStream:
             self._number(now, runs, owners, self._collected_bytes, self.collected, [(at, self.collected)])
             return
         self.stamp(now, arrived)
-        while self._runs and self.may_cut:
+        while self._runs and len(self.unapplied) < self._settings.batches_in_flight_max:
             self._cut_part(now)
         self._stamped = len(self._runs)
 
@@ -399,7 +415,7 @@ class OriginStream:
         if boot == self._boot:
             for number in [number for number in self.unapplied if number <= seq]:
                 batch = self.unapplied[number]
-                self.take_applied(number)
+                self._take(number)
                 owners += batch.owners
         self._send_again()
         return owners
@@ -408,8 +424,15 @@ class OriginStream:
         """Return the owners of everything that is not applied yet."""
         return [owner for batch in self.unapplied.values() for owner in batch.owners] + list(self._owners)
 
-    def take_applied(self, seq: int) -> NumberedBatch | None:
-        """Take note that batch `seq` was applied, and return it; None if this process did not send it."""
+    def take_applied(self, seq: int, now: int) -> NumberedBatch | None:
+        """Take note that batch `seq` is applied now, and return it; None if this process did not send it."""
+        batch = self._take(seq)
+        if batch is not None and (self._runs or len(batch.owners) > 1):
+            # One client alone has nobody to wait for.
+            self.anticipation.answered(batch.owners, now, now - batch.cut_at)
+        return batch
+
+    def _take(self, seq: int) -> NumberedBatch | None:
         batch = self.unapplied.pop(seq, None)
         if batch is not None:
             self._unapplied_bytes -= batch.size

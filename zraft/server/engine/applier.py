@@ -156,7 +156,9 @@ class Applier:
             mine = (server, instance) == self._me
             if mine and boot > self._boot:
                 raise self._identity.copied(boot)
-            batch = self._origin.take_applied(seq) if mine and boot == self._boot else None
+            batch = None
+            if mine and boot == self._boot:
+                batch = self._origin.take_applied(seq, self._clients.turn.now)
             if batch is not None and not (
                 entry.payload.endswith(batch.message.blob) or _holds(entry.payload, batch.message.blob)
             ):

@@ -397,7 +397,13 @@ class Driver:
         frame = self._frame.take() if self._frame.due else None
         if frame is not None:
             self.pace.began(self.clock.run)
-        wake_at = min(coordination.due_at(rests=False), coordination.look_at_alarm(), self.clock.asked_at)
+        wake_at, alarm_at = coordination.due_at(rests=False), coordination.look_at_alarm()
+        if alarm_at < wake_at:
+            wake_at = alarm_at
+        if self.clock.asked_at < wake_at:
+            wake_at = self.clock.asked_at
+        if now_ms < self.origin.anticipation.until:
+            wake_at = self._until_cut(wake_at, now_ms)
         if clients.stirred or self.machine.registry.revision != registry:
             wake_at = now_ms
         self.clock.asked_at = wake_at
@@ -506,12 +512,14 @@ class Driver:
     def on_clients(self) -> bool:
         """Take note of what clients have said since the last call; return whether a turn has something to do for them.
 
-        It has not if all that they asked for waits for the batch under way. Then the turn in which that is applied asks for
-        another one.
+        It has not if all that they asked for waits for the batch under way, in whose turn the next one is asked for, or for
+        more, and the end of that wait has its turn.
         """
         origin = self.origin
         if origin.collected:
-            if origin.may_cut:
+            arrived = self.clients.arrived
+            cuts_at = origin.cuts_at(arrived)
+            if cuts_at <= arrived or cuts_at < self.clock.asked_at:
                 return True
             origin.stamp(self.clock.now, self.clients.arrived)
         return self.clients.stirred or self.wants_turn
@@ -690,9 +698,11 @@ class Driver:
         if frame is not None:
             self.pace.began(self.clock.run)
         wake_at = self.coordination.due_at(rests=rests)
-        if self._outbox.local or (self.origin.collected and self.origin.may_cut and replica is not None):
-            # What clients asked for while a batch was under way makes the next one, whether or not anybody asks again.
+        if self._outbox.local:
             wake_at = now_ms
+        elif (self.origin.collected or now_ms < self.origin.anticipation.until) and replica is not None:
+            # What clients asked for while a batch was under way makes the next one, whether or not anybody asks again.
+            wake_at = self._until_cut(wake_at, now_ms)
         clients_in_ms = self.clients.due_in_ms
         if clients_in_ms is not None and now_ms + clients_in_ms < wake_at:
             wake_at = now_ms + clients_in_ms
@@ -726,6 +736,11 @@ class Driver:
         return Effects(
             self._outbox.take(), frame, outputs, wake_at, tasks, compact_to, deliveries, compactions
         )
+
+    def _until_cut(self, wake_at: int, now_ms: int) -> int:
+        """Return when the next batch is to be cut, if that is before `wake_at`; else `wake_at`."""
+        cuts_at = self.origin.cuts_at(now_ms)
+        return int(cuts_at) if cuts_at < wake_at else wake_at
 
     # -- clients
 
