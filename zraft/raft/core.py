@@ -238,6 +238,7 @@ class Raft(Changing):
             self.now < rounds.next_at
             or rounds.confirmed != rounds.newest
             or replication.unsent
+            or replication.puts_off
             or self.now - rounds.contact > self.settings.election_timeout_ticks
             or not self.settled
         ):

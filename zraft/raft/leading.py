@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from zraft.raft.following import Following
@@ -23,6 +23,18 @@ from zraft_core.ids import ServerId
 
 COMMIT_TOLD_TICKS: Final = 3
 """By when all followers know of a commit. Those for whose clients it matters are told at once."""
+
+PUT_OFF_TICKS: Final = 3
+"""So long entries for followers that no quorum needs gather, if they come so soon one after the other."""
+
+PUT_OFF_TICKS_MAX: Final = 6
+"""By when they are sent if none follows and the commit was not told: the quorum may be slow, or dead."""
+
+PUT_OFF_BYTES_MAX: Final = 16 * 1024
+"""Larger entries are sent to all followers at once: what they cost is their bytes, and not the round."""
+
+PUTS_OFF = True
+"""Whether followers that no quorum needs get small entries a little later. Tests compare what comes of both."""
 
 
 class Leading(Following):
@@ -141,6 +153,7 @@ class Leading(Following):
         log.append(entry)
         self._writes.append((entry,))
         self._replication.unsent = True
+        self._gap, self._appended_at = self.now - self._appended_at, self.now
         self._proposed.append((entry.index, size, origins))
         soon = self.now + self.settings.heartbeat_ticks
         if self.rounds.next_at > soon:
@@ -153,9 +166,14 @@ class Leading(Following):
     def _lead(self) -> None:
         """Send all that a leader sends: entries first, so that the reply to a heartbeat tells of their loss."""
         replication, rounds = self._replication, self.rounds
-        if replication.unsent:
+        all_due = self.now >= self._tell_at or rounds.wanted or self._reads.need_round
+        if replication.unsent or (all_due and replication.puts_off):
+            put_off = () if all_due else self._dispensable()
+            if put_off and not replication.puts_off:
+                self._put_off_at = self.now
+                self._tell_at = min(self._tell_at, self.now + PUT_OFF_TICKS_MAX)
             # They need not wait for the hard state, which was durable before votes for this leader were asked for.
-            self._outbox.messages += replication.appends(self.now, self.commit_index)
+            self._outbox.messages += replication.appends(self.now, self.commit_index, put_off)
         if (
             self._reads.need_round
             # The next round takes all reads that arrive meanwhile; nobody waits behind one that asks few.
@@ -168,6 +186,39 @@ class Leading(Following):
         elif replication.commits_moved or self.now >= self._tell_at:
             self._tell_commits()
 
+    def _dispensable(self) -> Collection[ServerId]:
+        """Return followers that may get the newest entry a little later, together with the next ones.
+
+        A quorum has it without them, and none of their clients waits for it. So a single client's writes cost most servers
+        a round only now and then. Those that stay hold all that was sent to them, and the one of them that answered first
+        is asked again: one that is slow or dead is not waited for twice. All get what they lack within
+        `COMMIT_TOLD_TICKS`, as they hear of commits.
+        """
+        now = self.now
+        if (
+            not (PUTS_OFF and self._proposed and self._majority)
+            or self._gap > PUT_OFF_TICKS
+            or (self._replication.puts_off and now >= self._put_off_at + PUT_OFF_TICKS)
+            or self._tell_at <= now + 1  # somebody would have to be told of a commit in a moment
+        ):
+            return ()
+        _, size, origins = self._proposed[-1]
+        if origins is None or size > PUT_OFF_BYTES_MAX:
+            return ()
+        steady = [
+            progress.server
+            for progress in self._replication.followers.values()
+            if not progress.inflight and progress.state is ProgressState.REPLICATE
+        ]
+        spare = len(steady) + 1 - self._majority
+        if spare <= 0:
+            return ()
+        others = [server for server in steady if server not in origins]
+        if self._quickest in others:
+            others.remove(self._quickest)
+            others.append(self._quickest)
+        return others[:spare]
+
     def _has_to_lead(self) -> bool:
         """Return whether `_lead` would send anything."""
         if self.rounds.wanted or self._reads.need_round:
@@ -177,7 +228,11 @@ class Leading(Following):
             return False
         last_index, commit_index = self.log.last_index, self.commit_index
         for progress in self._replication.followers.values():
-            if progress.next_index <= last_index and progress.state is not ProgressState.SNAPSHOT:
+            if (
+                progress.next_index <= last_index
+                and progress.state is not ProgressState.SNAPSHOT
+                and (all_due or not progress.put_off)
+            ):
                 return True
             if (
                 progress.commit_sent < commit_index
@@ -217,7 +272,7 @@ class Leading(Following):
                 untold = untold or progress.commit_sent < commit_index
                 waits = waits or progress.commit_sent < progress.awaits
         self._replication.commits_moved = waits
-        if self._tell_at != NEVER and (all_due or not untold):
+        if self._tell_at != NEVER and (all_due or not (untold or self._replication.puts_off)):
             # Who has not acknowledged it yet is told when it does.
             self._tell_at = NEVER
 
@@ -333,7 +388,10 @@ class Leading(Following):
 
     def _on_append_entries_reply(self, progress: Progress, message: AppendEntriesReply) -> None:
         if self._replication.on_reply(progress, message, self.now):
+            before = self.commit_index
             self._maybe_commit()
+            if self.commit_index != before:
+                self._quickest = progress.server
             if self._tell_at == NEVER and progress.commit_sent < self._heartbeat_commit(progress):
                 self._tell_at = self.now  # the others were told before
 
@@ -409,8 +467,12 @@ class Leading(Following):
             for server in replication.followers if origins is None else origins:
                 if server != self.server:
                     replication.await_commit(server, committed)
-            if origins is not None and self._tell_at == NEVER:
-                self._tell_at = self.now + COMMIT_TOLD_TICKS
+            if origins is not None:
+                soon = self.now + COMMIT_TOLD_TICKS
+                if self._tell_at == NEVER:
+                    self._tell_at = soon
+                elif replication.puts_off:
+                    self._tell_at = min(soon, self._put_off_at + PUT_OFF_TICKS_MAX)
         self._on_commit()
 
     def _on_commit(self) -> None:

@@ -46,6 +46,7 @@ class Progress:
         "inflight_bytes",
         "match_index",
         "next_index",
+        "put_off",
         "round",
         "server",
         "state",
@@ -64,6 +65,7 @@ class Progress:
         self.beat_round = 0  # newest round sent to it, and next_index then
         self.beat_next = 0
         self.heard_at = -1  # tick of its last answer in this leadership
+        self.put_off = False  # what it lacks waits for more, because a quorum has it without this follower
         self.waiting_since = 0  # tick of the last progress, or of the last message after a pause
         self.bulk_bytes_min = settings.bulk_bytes_min  # less where a path loses datagrams
         self.inflight: deque[tuple[int, int, bool]] = deque()

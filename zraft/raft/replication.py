@@ -5,7 +5,7 @@ It makes messages and notes that they leave; when they may leave is not decided 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from zraft.raft.log import ENTRY_OVERHEAD_BYTES, Log, entry_bytes
 from zraft.raft.matching import next_probe
@@ -27,6 +27,7 @@ class Replication:
         unsent: whether a follower may lack entries that were not sent to it. Whoever appends one says so.
         commits_moved: whether a follower may wait for a commit that it was not told, or what followers were told of
             commits has changed. Whoever has looked into that says so.
+        puts_off: whether a follower's entries were put off, see `appends`.
         may_need_snapshot: whether the next entry of a follower may be older than the log. Whoever shortens the log says
             so.
     """
@@ -43,6 +44,7 @@ class Replication:
         "commits_moved",
         "followers",
         "may_need_snapshot",
+        "puts_off",
         "unsent",
     )
 
@@ -58,13 +60,14 @@ class Replication:
         self._newest_bytes = 0
         self._newest_is_full = False
         """Whether entries that were appended since would not be in it: it may wait for a window in which it has room."""
-        self.unsent = self.commits_moved = self.may_need_snapshot = False
+        self.unsent = self.commits_moved = self.may_need_snapshot = self.puts_off = False
 
     def lead(self, term: int, followers: Iterable[ServerId]) -> None:
         """Begin a leadership: where a follower's log matches is unknown, so the end is tried first."""
         self._term = term
         self._newest = None
         self.unsent = self.commits_moved = self.may_need_snapshot = True
+        self.puts_off = False
         next_index = self._log.last_index + 1
         self.followers = {server: self._progress(server, next_index) for server in followers}
 
@@ -100,16 +103,24 @@ class Replication:
         """Stop replicating to all servers."""
         self.followers.clear()
         self._newest = None
-        self.unsent = self.commits_moved = self.may_need_snapshot = False
+        self.unsent = self.commits_moved = self.may_need_snapshot = self.puts_off = False
 
-    def appends(self, now: int, commit_index: int) -> list[tuple[ServerId, AppendEntries]]:
-        """Return all that the windows of the followers let leave now, in order, by receiver."""
+    def appends(
+        self, now: int, commit_index: int, put_off: Collection[ServerId] = ()
+    ) -> list[tuple[ServerId, AppendEntries]]:
+        """Return all that the windows of the followers let leave now, in order, by receiver.
+
+        Args:
+            put_off: followers that get nothing now. What they lack is sent by the next call that does not name them.
+        """
         appends: list[tuple[ServerId, AppendEntries]] = []
         last_index = self._log.last_index
         self.unsent = False
         self.commits_moved = True
+        self.puts_off = bool(put_off)
         for progress in self.followers.values():
-            if progress.next_index > last_index:
+            progress.put_off = progress.server in put_off
+            if progress.put_off or progress.next_index > last_index:
                 continue
             if progress.state is ProgressState.REPLICATE and progress.next_index >= self._log.first_index:
                 self._stream(progress, now, commit_index, appends)

@@ -101,6 +101,10 @@ class GroupState:
         self._proposed: deque[tuple[int, int, frozenset[ServerId] | None]] = deque()
         self._uncommitted_bytes = 0
         self._tell_at: float = NEVER  # tick by which every follower in reach is told of the newest commit
+        self._appended_at = 0  # tick of the newest own entry, and how long after the one before it came
+        self._gap = 0
+        self._put_off_at = 0  # tick at which entries were first put off, since all followers got theirs
+        self._quickest: ServerId | None = None  # the follower whose answer committed an entry last
         self._departures = Departures()
         self.handover: Handover | None = None
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.so_far import so_far
 from tests.unit.raft.network import GROUP, drain, hear, instance_of, lead, make_raft
+from zraft.raft import leading
 from zraft.raft.core import Raft
 from zraft.raft.leading import COMMIT_TOLD_TICKS
 from zraft.raft.messages import (
@@ -68,7 +71,8 @@ def test_without_a_word_of_who_waits_all_are_told_at_once() -> None:
     assert raft.alarm_in > COMMIT_TOLD_TICKS
 
 
-def test_the_next_entry_tells_the_others() -> None:
+def test_the_next_entry_tells_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leading, "PUTS_OFF", False)
     raft = leader()
     assert committed(raft, 1) == []
     raft.tick(1)
@@ -92,7 +96,8 @@ def test_without_one_they_are_told_a_little_later() -> None:
     assert not so_far(raft.has_ready)
 
 
-def test_who_acknowledges_later_than_that_is_told_when_it_does() -> None:
+def test_who_acknowledges_later_than_that_is_told_when_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leading, "PUTS_OFF", False)
     for origins in ((), (3,)):
         raft = leader()
         raft.propose(b"x", 1, frozenset(map(ServerId, origins)))

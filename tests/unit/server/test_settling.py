@@ -8,6 +8,7 @@ import pytest
 from attrs import frozen
 
 from tests.unit.server.calls import DISKS, DrivenClient, ThreeDrivers
+from zraft.raft import leading
 from zraft.server.engine import driver as driver_module
 from zraft_core.ids import ServerId
 from zraft_core.znodes.txn import CREATE, DELETE, SET_DATA, Command
@@ -76,6 +77,18 @@ def test_what_is_settled_without_a_turn_is_what_a_turn_makes_of_it(
     assert settling.digests == turning.digests
     assert settling.last_zxids == turning.last_zxids
     assert len(set(settling.digests)) == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_entries_that_are_put_off_make_no_difference_to_clients(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    putting_off = _run(seed)
+    monkeypatch.setattr(leading, "PUTS_OFF", False)
+    at_once = _run(seed)
+    assert putting_off.told == at_once.told
+    assert putting_off.digests == at_once.digests
+    assert putting_off.last_zxids == at_once.last_zxids
 
 
 def test_only_the_append_of_a_write_takes_a_turn() -> None:

@@ -534,7 +534,7 @@ class Node:
             self._loop.call_soon(self._turn)
         self._asked = True
 
-    def _settle(self, at_ms: float) -> bool:
+    def _settle(self, at_ms: float, *, is_second: bool = False) -> bool:
         """Write, apply and answer without a turn, if no more has to be done; return whether none has to follow."""
         driver = self.driver
         try:
@@ -554,8 +554,12 @@ class Node:
             seconds = self._wal_writer.submit(effects.write)
             if seconds is not None:
                 stalled_ms += seconds * 1000
-                # After a late one a turn follows, because heartbeats may wait in the socket.
-                again = self._on_durable(seconds) or seconds * 1000 >= LATE_MS
+                again = self._on_durable(seconds)
+                if seconds * 1000 >= LATE_MS:
+                    again = True  # heartbeats may wait in the socket, which a turn looks into
+                elif again and not is_second:
+                    # What is durable may be applied now, and that may be all.
+                    return self._settle(at_ms, is_second=True)
         if stalled_ms > self._process.stall_ms_max:
             self._process.stall_ms_max = stalled_ms
         now = driver.clock.now
