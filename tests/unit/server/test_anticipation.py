@@ -67,6 +67,16 @@ def test_a_wait_is_as_long_as_a_round_within_bounds(round_ms: int, wait_ms: int)
     assert anticipation.until == now + wait_ms + 1
 
 
+def test_each_of_the_last_two_rounds_sees_who_comes() -> None:
+    anticipation = Anticipation(0.75)
+    anticipation.answered("ab", 0, ROUND_MS)
+    anticipation.answered("ac", 1, ROUND_MS)
+    anticipation.waits(iter("abc"), 2)
+    assert anticipation._last is not None
+    assert anticipation._before is not None
+    assert anticipation._last.share == anticipation._before.share == 1
+
+
 def test_those_who_come_after_the_next_round_began_were_in_time_nevertheless() -> None:
     """Else nobody would ever wait where two groups alternate, because each comes while the other's round is under way."""
     anticipation, now = Anticipation(0.75), 0

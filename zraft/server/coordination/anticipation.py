@@ -10,7 +10,7 @@ Pure: time is handed in. Source: docs/decisions/0014.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from typing import Final
 
 MEMORY: Final = 1 / 8
@@ -74,12 +74,13 @@ class Anticipation:
         count = self._last.count
         self._may_miss = round(count * (1 - self._share)) if self._share >= self._share_min else count
 
-    def waits(self, here: Collection[Hashable], now: float) -> bool:
+    def waits(self, here: Iterable[Hashable], now: float) -> bool:
         """Take note of who has asked by now, in ms; return whether others are waited for."""
         last, before = self._last, self._before
         if last is None or now >= last.until:
             return False
-        last.missing.difference_update(here)
+        came = set(here)
+        last.missing -= came
         if before is not None and now < before.until:
-            before.missing.difference_update(here)
+            before.missing -= came
         return len(last.missing) > self._may_miss
