@@ -67,6 +67,23 @@ def test_a_wait_is_as_long_as_a_round_within_bounds(round_ms: int, wait_ms: int)
     assert anticipation.until == now + wait_ms + 1
 
 
+def test_who_has_left_is_not_waited_for_nor_counted_nor_kept() -> None:
+    anticipation, now = _after([(EVERYBODY, 1)] * ROUNDS)
+    for one in EVERYBODY[1:]:
+        anticipation.forget(one)
+    assert anticipation.waits("", now)
+    anticipation.forget(EVERYBODY[0])
+    assert not anticipation.waits("", now)
+    assert anticipation._last is not None
+    assert not anticipation._last.missing
+    for round_number in range(1, ROUNDS):
+        anticipation.answered(EVERYBODY, now + round_number * CYCLE_MS, ROUND_MS)
+        for one in EVERYBODY:
+            anticipation.forget(one)
+    anticipation.answered(EVERYBODY, now + ROUNDS * CYCLE_MS, ROUND_MS)
+    assert anticipation.waits("", now + ROUNDS * CYCLE_MS), "whoever left says nothing of those who stay"
+
+
 def test_each_of_the_last_two_rounds_sees_who_comes() -> None:
     anticipation = Anticipation(0.75)
     anticipation.answered("ab", 0, ROUND_MS)
@@ -143,3 +160,17 @@ def test_a_wait_for_clients_that_have_gone_ends() -> None:
     server, client = loop.clients[0]
     longest = max(servers.ask(server, client, (SET_DATA, "/a", b"", -1)) for _ in range(4))
     assert longest <= 6 * HOP_MS + 2 * (WAIT_MS_MAX + 1)
+
+
+def test_a_connection_that_ends_is_forgotten() -> None:
+    servers = ThreeDrivers()
+    loop = _Loop(servers, [servers.leader] * 3)
+    loop.run(ROUNDS)
+    last = servers.drivers[servers.leader].origin.anticipation._last
+    assert last is not None
+    connections = [client._connection for _, client in loop.clients]
+    assert last.missing, "they were answered, and do not ask again"
+    assert last.missing <= set(connections)
+    for connection in connections:
+        connection.connection_lost()
+    assert not last.missing

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import weakref
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
@@ -358,21 +357,3 @@ def test_what_waits_for_the_window_arrived_when_it_was_stamped() -> None:
     stream.take_applied(1, LONG_AGO)
     stream.cut(20, 19.5)
     assert stream.unapplied[2].arrivals == [(10.5, 2), (19.5, 1)]
-
-
-def test_a_client_that_was_answered_and_left_is_not_kept_in_memory() -> None:
-    stream = _stream()
-    owners = [_Owner() for _ in range(3)]
-    for session, owner in enumerate(owners, 1):
-        stream.add(owner, session, IDS, [_command(session)], 20)
-    stream.cut(0)
-    stream.due(0)
-    stream.take_applied(1, 1)
-    left = [weakref.ref(owner) for owner in owners]
-    del owner
-    owners.clear()
-    assert [one() for one in left] == [None] * 3
-
-
-class _Owner:
-    """A connection that can be told from others."""

@@ -409,6 +409,7 @@ class Clients:
         if connection.phase is not Phase.CLOSED:
             self.release(connection)
         self.sums.forget(connection)
+        self._origin.anticipation.forget(connection)
 
     def release(self, connection: ClientConnection) -> None:
         """Forget a connection that is over, whoever ended it, except what is still to be sent."""

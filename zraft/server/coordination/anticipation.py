@@ -66,13 +66,20 @@ class Anticipation:
 
     def answered(self, who: Iterable[Hashable], now: int, round_ms: int) -> None:
         """Take note that `who` are answered now, by a round that took `round_ms`."""
-        if self._before is not None:
+        if self._before is not None and self._before.count:
             self._share += (self._before.share - self._share) * MEMORY
         # Both times are rounded down.
         self.until = now + max(WAIT_MS_MIN, min(round_ms, WAIT_MS_MAX)) + 1
         self._before, self._last = self._last, _Answered(who, self.until)
         count = self._last.count
         self._may_miss = round(count * (1 - self._share)) if self._share >= self._share_min else count
+
+    def forget(self, one: Hashable) -> None:
+        """Wait no longer for one that has left, and keep it no longer in memory."""
+        for answered in (self._last, self._before):
+            if answered is not None and one in answered.missing:
+                answered.missing.remove(one)
+                answered.count -= 1
 
     def waits(self, here: Iterable[Hashable], now: float) -> bool:
         """Take note of who has asked by now, in ms; return whether others are waited for."""

@@ -174,7 +174,7 @@ class OriginStream:
         It is `inf` if nothing was collected and nobody is waited for, and as long as the window of batches in flight has no
         room.
         """
-        waits = now < self.anticipation.until and self.anticipation.waits(map(id, self._owners), now)
+        waits = now < self.anticipation.until and self.anticipation.waits(self._owners, now)
         if len(self.unapplied) >= self._settings.batches_in_flight_max:
             return inf
         if waits:
@@ -228,7 +228,7 @@ class OriginStream:
         """
         if not self._runs:
             return
-        if now < self.anticipation.until and self.anticipation.waits(map(id, self._owners), now):
+        if now < self.anticipation.until and self.anticipation.waits(self._owners, now):
             self.stamp(now, arrived)
             return
         at = now if arrived is None or arrived > now else arrived
@@ -428,8 +428,8 @@ class OriginStream:
         """Take note that batch `seq` is applied now, and return it; None if this process did not send it."""
         batch = self._take(seq)
         if batch is not None and (self._runs or len(batch.owners) > 1):
-            # One client alone has nobody to wait for. Whoever leaves meanwhile is not to be kept in memory.
-            self.anticipation.answered(map(id, batch.owners), now, now - batch.cut_at)
+            # One client alone has nobody to wait for.
+            self.anticipation.answered(batch.owners, now, now - batch.cut_at)
         return batch
 
     def _take(self, seq: int) -> NumberedBatch | None:
