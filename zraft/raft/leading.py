@@ -192,7 +192,7 @@ class Leading(Following):
         A quorum has it without them, and none of their clients waits for it. So a single client's writes cost most servers
         a round only now and then. Those that stay hold all that was sent to them, and the one of them that answered first
         is asked again: one that is slow or dead is not waited for twice. All get what they lack within
-        `COMMIT_TOLD_TICKS`, as they hear of commits.
+        `PUT_OFF_TICKS_MAX`.
         """
         now = self.now
         if (

@@ -38,7 +38,7 @@ class OriginSettings:
     unapplied_bytes_max: int = 16 * 1024 * 1024
     resend_ms: int = 200
     asking_again_share_min: float = 0.75
-    """From which share of those who are answered on, if they ask again at once, others wait a moment for them."""
+    """The share of those who are answered that must usually ask again at once, for the others to wait for them."""
 
 
 RUN_OVERHEAD_BYTES: Final = 16
