@@ -34,7 +34,7 @@ PUT_OFF_BYTES_MAX: Final = 16 * 1024
 """Larger entries are sent to all followers at once: what they cost is their bytes, and not the round."""
 
 PUTS_OFF = True
-"""Whether followers that no quorum needs get small entries a little later. Tests compare what comes of both."""
+"""True lets followers that no quorum needs get small entries a little later. Tests compare what comes of both."""
 
 
 class Leading(Following):

@@ -24,7 +24,7 @@ IDS = (("ip", "127.0.0.1"),)
 
 
 LONG_AGO = -1_000
-"""When a batch was applied, in ms, if nobody is to wait for those whom that answered."""
+"""The time in ms at which tests apply a batch, so that nobody waits for those whom it answers."""
 
 
 def _stream(**settings: int) -> OriginStream:

@@ -1,4 +1,4 @@
-"""Whether the next round waits a moment for those who were answered by the last one, and may ask again at once.
+"""Decides whether the next round waits a moment for those whom the last one answered, and who may ask again at once.
 
 What arrives while a round is under way shares the next one (docs/decisions/0005). So clients that ask again as soon as
 they are answered come to stand in two groups: each is answered while the other one's round is under way, and every round
@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable
 from typing import Final
 
 MEMORY: Final = 1 / 8
-"""The weight of the last round in that average."""
+"""The weight of the newest round in the average share of those who ask again in time."""
 
 WAIT_MS_MIN: Final = 2
 """The shortest wait: times are whole ms, and most rounds on fast disks are not much longer than one."""

@@ -88,7 +88,7 @@ class Leadership:
         self._proposed = 0
         """The index of the newest entry."""
         self._proposed_at = 0
-        """When it was proposed, in ms."""
+        """The time at which it was proposed, in ms."""
         self.proposes_at: float = inf
         self.commands: list[Command] = []
         if machine.position == 0:
