@@ -90,7 +90,8 @@ def test_what_is_settled_without_a_turn_is_what_a_turn_makes_of_it(
 def test_entries_that_are_put_off_make_no_difference_to_clients(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dispensable, named = Leading._dispensable, []
+    dispensable = Leading._dispensable
+    named: list[ServerId] = []
 
     def noted(core: Leading) -> Collection[ServerId]:
         found = dispensable(core)
