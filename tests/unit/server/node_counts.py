@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -23,7 +24,7 @@ WAKES: Final = frozenset(
         Node._on_written.__code__,
     }
 )
-"""The loop calls one of these after it slept."""
+"""The loop calls one or more of these for a server after it slept."""
 
 CALLED: Final = frozenset(
     {Node._turn.__code__, ClientProtocol.connection_made.__code__, ClientProtocol.connection_lost.__code__}
@@ -42,8 +43,9 @@ class NodeCounts:
     A function that a test put in the place of another one counts as one call, whatever it calls itself.
 
     Attributes:
-        wakes, turns, calls: of each server.
-        alarms: how often all servers were woken by time alone; part of `wakes`.
+        wakes, turns, calls: of each server. What the loop calls without sleeping in between is one wake-up: an alarm that
+            rings while a datagram is taken wakes nobody.
+        alarms: how often all servers were woken by time; part of `wakes`.
     """
 
     def __init__(self, nodes: Nodes) -> None:
@@ -51,6 +53,7 @@ class NodeCounts:
         self.turns: Counter[ServerId] = Counter()
         self.calls: Counter[ServerId] = Counter()
         self.alarms = 0
+        self._awake: set[ServerId] = set()
         self._owners: dict[int, ServerId] = {}
         for server, node in nodes.nodes.items():
             self._owners[id(node)] = self._owners[id(node._peers._endpoint)] = server
@@ -67,8 +70,9 @@ class NodeCounts:
             if event == "call" and (code in WAKES or code in CALLED):
                 self._inside = server = self._owner(frame.f_locals["self"])
                 self._outermost = frame
-                self.wakes[server] += code in WAKES
-                self.alarms += code is Node._on_alarm.__code__
+                if code in WAKES and server not in self._awake:
+                    self._wake(server)
+                    self.alarms += code is Node._on_alarm.__code__
                 self.calls[server] += 1
         elif event == "return":
             if frame is self._outermost:
@@ -80,6 +84,13 @@ class NodeCounts:
             self.calls[self._inside] += not _is_of_tests(code)
         if event == "call" and code is TURN and self._inside is not None:
             self.turns[self._inside] += 1
+
+    def _wake(self, server: ServerId) -> None:
+        self.wakes[server] += 1
+        if not self._awake:
+            # The loop looks for what has arrived before it calls this.
+            asyncio.get_running_loop().call_soon(self._awake.clear)
+        self._awake.add(server)
 
     def _owner(self, called: object) -> ServerId:
         return self._owners[id(called._node if isinstance(called, ClientProtocol) else called)]

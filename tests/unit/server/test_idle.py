@@ -51,7 +51,7 @@ NO_TOPIC: Final = (
 
 TOPICS: Final = (
     Idle(wakes=3.4, turns=1.4, datagrams=2.7, calls=790),
-    Idle(wakes=3.4, turns=1.75, datagrams=2.7, calls=620),
+    Idle(wakes=2.9, turns=1.75, datagrams=2.7, calls=620),
 )
 """Any two servers tell each other in one datagram each way that they live; who began has been woken by its alarm.
 
