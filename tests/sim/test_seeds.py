@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -19,9 +20,12 @@ from tests.simulation.scenarios import CLUSTER
 from tests.simulation.simulation import Report, Simulation
 from tests.simulation.topics import KINDS as TOPIC_KINDS
 from zraft.groups.snapshots.snapshots import Snapshots
+from zraft.raft.leading import Leading
+from zraft.raft.settings import RaftSettings
 from zraft.server.coordination import reconciliation
 from zraft.server.coordination.group import CoordinationGroup
 from zraft.server.engine.driver import Driver
+from zraft_core.ids import ServerId
 
 QUICK_SEEDS = range(40)
 
@@ -60,6 +64,22 @@ def test_servers_are_told_of_connections_that_ended() -> None:
 def test_same_seed_is_the_same_run_byte_for_byte() -> None:
     """Two runs in one process agree on every byte sent and when."""
     assert Simulation(3).run() == Simulation(3).run()
+
+
+def test_leaders_of_some_seeds_put_entries_off_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The network of the others is too slow for that."""
+    dispensable = Leading._dispensable
+    put_off: list[ServerId] = []
+
+    def noted(core: Leading) -> Collection[ServerId]:
+        found = dispensable(core)
+        put_off.extend(found)
+        return found
+
+    monkeypatch.setattr(Leading, "_dispensable", noted)
+    seed = next(seed for seed in QUICK_SEEDS if roll(seed).put_off_ms > RaftSettings().put_off_ticks)
+    Simulation(seed).run()
+    assert len(put_off) >= 20
 
 
 @pytest.mark.timeout(300)

@@ -393,5 +393,6 @@ CALM: Final[dict[str, Any]] = {
     "operators": False,
     "disk_faults": False,
     "asking_again_share_min": 0.75,
+    "put_off_ms": 3,
 }
 """Nothing goes wrong by itself, and no snapshot is due: each schedule says what is to be otherwise."""

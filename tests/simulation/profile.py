@@ -113,6 +113,8 @@ class Profile:
     """Full disks, failed writes and fsyncs, snapshots that rot."""
     asking_again_share_min: float
     """See `OriginSettings`; 0 lets servers wait often."""
+    put_off_ms: int
+    """So long leaders put off entries for a follower that no quorum needs: by default too short for these networks."""
 
 
 def roll(seed: int, mode: Mode | None = None) -> Profile:
@@ -180,4 +182,5 @@ def roll(seed: int, mode: Mode | None = None) -> Profile:
         features=tuple(rng.choice((1, FEATURE_LEVEL_MAX)) if mixed else FEATURE_LEVEL_MAX for _ in range(5)),
         disk_faults=disk_faults and not gentle,
         asking_again_share_min=rng.choice((0.0, 0.75)),
+        put_off_ms=rng.choice((3, 3, 40)),
     )

@@ -218,6 +218,9 @@ class Simulation:
                 election_timeout_ticks=ELECTION_TIMEOUT_MS,
                 heartbeat_ticks=HEARTBEAT_MS,
                 resend_ticks=HEARTBEAT_MS,
+                commit_told_ticks=profile.put_off_ms,
+                put_off_ticks=profile.put_off_ms,
+                put_off_ticks_max=2 * profile.put_off_ms,
             ),
             origin=OriginSettings(
                 resend_ms=80,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
 
 from zraft.raft.following import Following
 from zraft.raft.membership.quorum import majority
@@ -20,21 +19,6 @@ from zraft.raft.role import Role
 from zraft.raft.settings import NEVER
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import ServerId
-
-COMMIT_TOLD_TICKS: Final = 3
-"""By when all followers know of a commit. Those for whose clients it matters are told at once."""
-
-PUT_OFF_TICKS: Final = 3
-"""So long entries for followers that no quorum needs gather, if they come so soon one after the other."""
-
-PUT_OFF_TICKS_MAX: Final = 6
-"""By when they are sent if none follows and the commit was not told: the quorum may be slow, or dead."""
-
-PUT_OFF_BYTES_MAX: Final = 16 * 1024
-"""Larger entries are sent to all followers at once: what they cost is their bytes, and not the round."""
-
-PUTS_OFF = True
-"""True lets followers that no quorum needs get small entries a little later. Tests compare what comes of both."""
 
 
 class Leading(Following):
@@ -171,7 +155,7 @@ class Leading(Following):
             put_off = () if all_due else self._dispensable()
             if put_off and not replication.puts_off:
                 self._put_off_at = self.now
-                self._tell_at = min(self._tell_at, self.now + PUT_OFF_TICKS_MAX)
+                self._tell_at = min(self._tell_at, self.now + self.settings.put_off_ticks_max)
             # They need not wait for the hard state, which was durable before votes for this leader were asked for.
             self._outbox.messages += replication.appends(self.now, self.commit_index, put_off)
         if (
@@ -192,18 +176,18 @@ class Leading(Following):
         A quorum has it without them, and none of their clients waits for it. So a single client's writes cost most servers
         a round only now and then. Those that stay hold all that was sent to them, and the one of them that answered first
         is asked again: one that is slow or dead is not waited for twice. All get what they lack within
-        `PUT_OFF_TICKS_MAX`.
+        `put_off_ticks_max`.
         """
-        now = self.now
+        now, settings = self.now, self.settings
         if (
-            not (PUTS_OFF and self._proposed and self._majority)
-            or self._gap > PUT_OFF_TICKS
-            or (self._replication.puts_off and now >= self._put_off_at + PUT_OFF_TICKS)
+            not (self._proposed and self._majority)
+            or self._gap > settings.put_off_ticks
+            or (self._replication.puts_off and now >= self._put_off_at + settings.put_off_ticks)
             or self._tell_at <= now + 1  # somebody would have to be told of a commit in a moment
         ):
             return ()
         _, size, origins = self._proposed[-1]
-        if origins is None or size > PUT_OFF_BYTES_MAX:
+        if origins is None or size >= settings.at_once_bytes_min:
             return ()
         steady = [
             progress.server
@@ -468,11 +452,12 @@ class Leading(Following):
                 if server != self.server:
                     replication.await_commit(server, committed)
             if origins is not None:
-                soon = self.now + COMMIT_TOLD_TICKS
+                settings = self.settings
+                soon = self.now + settings.commit_told_ticks
                 if self._tell_at == NEVER:
                     self._tell_at = soon
                 elif replication.puts_off:
-                    self._tell_at = min(soon, self._put_off_at + PUT_OFF_TICKS_MAX)
+                    self._tell_at = min(soon, self._put_off_at + settings.put_off_ticks_max)
         self._on_commit()
 
     def _on_commit(self) -> None:

@@ -38,6 +38,13 @@ class RaftSettings:
         uncommitted_bytes_max: proposals are refused while more than this awaits its quorum, so that a leader
             without one does not fill its memory.
         pending_reads_max: ReadIndex requests held by the leader; more are dropped and asked again.
+        commit_told_ticks: by when all followers know of a commit. Those for whose clients it matters are told at once.
+        put_off_ticks: so long entries for followers that no quorum needs gather, if they come so soon one after
+            the other.
+        put_off_ticks_max: by when they are sent if none follows and the commit was not told: the quorum may be
+            slow, or dead.
+        at_once_bytes_min: from this size on entries are sent to all followers at once, as what they cost is their
+            bytes and not the round; 1: nothing is put off.
     """
 
     election_timeout_ticks: int = 300
@@ -50,6 +57,10 @@ class RaftSettings:
     bulk_resend_ticks: int = 1000
     uncommitted_bytes_max: int = 64 * 1024 * 1024
     pending_reads_max: int = 10_000
+    commit_told_ticks: int = 3
+    put_off_ticks: int = 3
+    put_off_ticks_max: int = 6
+    at_once_bytes_min: int = 16 * 1024
 
     @property
     def idle_heartbeat_ticks(self) -> int:
@@ -87,6 +98,11 @@ class RaftSettings:
             raise ConfigError(
                 f"raft.inflight_bytes_max is {self.inflight_bytes_max}, it must be at least "
                 f"raft.append_bytes_max ({self.append_bytes_max}): one message must fit the window"
+            )
+        if self.put_off_ticks_max < self.put_off_ticks:
+            raise ConfigError(
+                f"raft.put_off_ticks_max is {self.put_off_ticks_max}, it must be at least "
+                f"raft.put_off_ticks ({self.put_off_ticks}): entries that gather are sent by then"
             )
         if self.bulk_resend_ticks < self.resend_ticks:
             raise ConfigError(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Final
+
+from attrs import evolve
 
 from tests.so_far import so_far
-from tests.unit.raft.network import GROUP, drain, hear, instance_of, lead, make_raft
-from zraft.raft import leading
+from tests.unit.raft.network import GROUP, SETTINGS, drain, hear, instance_of, lead, make_raft
 from zraft.raft.core import Raft
-from zraft.raft.leading import COMMIT_TOLD_TICKS
 from zraft.raft.messages import (
     AppendEntries,
     AppendEntriesReply,
@@ -17,14 +17,16 @@ from zraft.raft.messages import (
     Message,
     ReadIndex,
 )
+from zraft.raft.settings import RaftSettings
 from zraft_core.ids import ServerId
 
 NOBODY: frozenset[ServerId] = frozenset()
+NOTHING_PUT_OFF: Final = evolve(SETTINGS, at_once_bytes_min=1)
 
 
-def leader() -> Raft:
+def leader(settings: RaftSettings = SETTINGS) -> Raft:
     """Its followers hold the whole log and know that it is committed."""
-    raft = make_raft(1)
+    raft = make_raft(1, settings=settings)
     lead(raft)
     acknowledge(raft, 2, 3)
     raft.request_round()
@@ -68,43 +70,41 @@ def test_without_a_word_of_who_waits_all_are_told_at_once() -> None:
     drain(raft)
     acknowledge(raft, 2, 3)
     assert told(drain(raft)) == [2, 3]
-    assert raft.alarm_in > COMMIT_TOLD_TICKS
+    assert raft.alarm_in > SETTINGS.commit_told_ticks
 
 
-def test_the_next_entry_tells_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leading, "PUTS_OFF", False)
-    raft = leader()
+def test_the_next_entry_tells_the_others() -> None:
+    raft = leader(NOTHING_PUT_OFF)
     assert committed(raft, 1) == []
     raft.tick(1)
     raft.propose(b"y", 1, NOBODY)
     appends = [message for _, message in drain(raft) if isinstance(message, AppendEntries)]
     assert [append.leader_commit for append in appends] == [raft.commit_index] * 2
-    raft.tick(COMMIT_TOLD_TICKS)
+    raft.tick(SETTINGS.commit_told_ticks)
     assert told(drain(raft)) == []
 
 
 def test_without_one_they_are_told_a_little_later() -> None:
     raft = leader()
     assert committed(raft, 2) == [2]
-    assert raft.alarm_in == COMMIT_TOLD_TICKS
-    raft.tick(COMMIT_TOLD_TICKS - 1)
+    assert raft.alarm_in == SETTINGS.commit_told_ticks
+    raft.tick(SETTINGS.commit_told_ticks - 1)
     assert not so_far(raft.has_ready)
     raft.tick(1)
     assert so_far(raft.has_ready)
     assert told(drain(raft)) == [3]
-    assert raft.alarm_in > COMMIT_TOLD_TICKS
+    assert raft.alarm_in > SETTINGS.commit_told_ticks
     assert not so_far(raft.has_ready)
 
 
-def test_who_acknowledges_later_than_that_is_told_when_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leading, "PUTS_OFF", False)
+def test_who_acknowledges_later_than_that_is_told_when_it_does() -> None:
     for origins in ((), (3,)):
-        raft = leader()
+        raft = leader(NOTHING_PUT_OFF)
         raft.propose(b"x", 1, frozenset(map(ServerId, origins)))
         drain(raft)
         acknowledge(raft, 2)
         assert told(drain(raft)) == []
-        raft.tick(COMMIT_TOLD_TICKS)
+        raft.tick(SETTINGS.commit_told_ticks)
         assert told(drain(raft)) == [2]
         assert not so_far(raft.has_ready)
         acknowledge(raft, 3)
@@ -137,4 +137,4 @@ def test_a_new_leadership_owes_nobody_a_word() -> None:
     raft = leader()
     committed(raft, 1)
     raft.step(ServerId(2), instance_of(2), Heartbeat(GROUP, raft.term + 1, 0, 0))
-    assert raft.due_at > raft.now + COMMIT_TOLD_TICKS
+    assert raft.due_at > raft.now + SETTINGS.commit_told_ticks

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.so_far import so_far
-from tests.unit.raft.network import GROUP, drain, instance_of
-from tests.unit.raft.test_commits import NOBODY, acknowledge, leader
-from zraft.raft import leading
+from tests.unit.raft.network import GROUP, SETTINGS, drain, instance_of
+from tests.unit.raft.test_commits import NOBODY, NOTHING_PUT_OFF, acknowledge, leader
 from zraft.raft.core import Raft
-from zraft.raft.leading import PUT_OFF_BYTES_MAX, PUT_OFF_TICKS, PUT_OFF_TICKS_MAX
 from zraft.raft.messages import AppendEntries, AppendEntriesReply, HeartbeatReply, ReadIndex
 from zraft_core.ids import ServerId
 
@@ -49,18 +45,18 @@ def fast() -> tuple[Raft, int]:
 
 def test_a_quorum_gets_entries_at_once_and_the_others_several_at_a_time() -> None:
     raft, first = fast()
-    for index in range(first + 1, first + PUT_OFF_TICKS):
+    for index in range(first + 1, first + SETTINGS.put_off_ticks):
         raft.tick(1)
         assert written(raft) == {FIRST: [index]}
         answered(raft, FIRST, index)
     raft.tick(1)
-    last = first + PUT_OFF_TICKS
+    last = first + SETTINGS.put_off_ticks
     assert written(raft) == {FIRST: [last], OTHER: list(range(first, last + 1))}
 
 
 def test_what_was_put_off_leaves_with_the_commit_if_nothing_follows() -> None:
     raft, first = fast()
-    raft.tick(leading.COMMIT_TOLD_TICKS - 1)
+    raft.tick(SETTINGS.commit_told_ticks - 1)
     assert sent(raft) == {}
     raft.tick(1)
     assert so_far(raft.has_ready)
@@ -72,8 +68,8 @@ def test_a_quorum_that_does_not_answer_is_not_waited_for() -> None:
     raft = leader()
     first = raft.log.last_index + 1
     assert written(raft) == {FIRST: [first]}
-    assert raft.alarm_in == PUT_OFF_TICKS_MAX
-    raft.tick(PUT_OFF_TICKS_MAX)
+    assert raft.alarm_in == SETTINGS.put_off_ticks_max
+    raft.tick(SETTINGS.put_off_ticks_max)
     assert sent(raft) == {OTHER: [first]}
     answered(raft, OTHER, first)
     assert raft.commit_index == first
@@ -83,7 +79,7 @@ def test_who_has_not_answered_is_not_relied_upon_again() -> None:
     raft = leader()
     first = raft.log.last_index + 1
     assert written(raft) == {FIRST: [first]}
-    raft.tick(PUT_OFF_TICKS_MAX)
+    raft.tick(SETTINGS.put_off_ticks_max)
     assert sent(raft) == {OTHER: [first]}
     answered(raft, OTHER, first)
     raft.tick(1)
@@ -92,7 +88,7 @@ def test_who_has_not_answered_is_not_relied_upon_again() -> None:
 
 def test_who_answered_first_is_asked_again() -> None:
     raft = leader()
-    raft.tick(PUT_OFF_TICKS + 1)
+    raft.tick(SETTINGS.put_off_ticks + 1)
     index = raft.log.last_index + 1
     assert written(raft) == {OTHER: [index], FIRST: [index]}
     answered(raft, OTHER, index)
@@ -111,13 +107,13 @@ def test_entries_for_which_clients_of_a_follower_wait_are_not_put_off() -> None:
 
 def test_entries_that_come_seldom_are_not_put_off() -> None:
     raft = leader()
-    raft.tick(PUT_OFF_TICKS + 1)
+    raft.tick(SETTINGS.put_off_ticks + 1)
     assert written(raft).keys() == {OTHER, FIRST}
 
 
 def test_large_entries_are_not_put_off() -> None:
     raft = leader()
-    assert written(raft, size=PUT_OFF_BYTES_MAX + 1).keys() == {OTHER, FIRST}
+    assert written(raft, size=SETTINGS.at_once_bytes_min).keys() == {OTHER, FIRST}
 
 
 def test_entries_for_which_all_wait_are_not_put_off() -> None:
@@ -155,9 +151,8 @@ def test_who_has_lost_what_was_put_off_and_sent_gets_it_again() -> None:
     assert sent(raft) == {OTHER: [first]}
 
 
-def test_nothing_is_put_off_if_that_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leading, "PUTS_OFF", False)
-    raft = leader()
+def test_nothing_is_put_off_if_that_is_switched_off() -> None:
+    raft = leader(NOTHING_PUT_OFF)
     assert raft.propose(b"x", 1, NOBODY) is not None
     assert sent(raft).keys() == {OTHER, FIRST}
     acknowledge(raft, OTHER, FIRST)

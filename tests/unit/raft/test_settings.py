@@ -26,6 +26,7 @@ def test_every_setting_must_be_positive(name: str) -> None:
         (RaftSettings(election_timeout_ticks=149), "raft.election_timeout_ticks is 149"),
         (RaftSettings(inflight_bytes_max=1000), "raft.inflight_bytes_max is 1000"),
         (RaftSettings(bulk_resend_ticks=10), "raft.bulk_resend_ticks is 10"),
+        (RaftSettings(put_off_ticks_max=2), "raft.put_off_ticks_max is 2"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(settings: RaftSettings, message: str) -> None:

@@ -15,6 +15,7 @@ from zraft.groups.identity import Identity
 from zraft.groups.recovery import Stored
 from zraft.raft.log import Log
 from zraft.raft.messages import HardState
+from zraft.raft.settings import RaftSettings
 from zraft.server.clients.zookeeper.connection import ZooKeeperConnection
 from zraft.server.engine.driver import Driver
 from zraft.server.engine.effects import Effects
@@ -78,6 +79,9 @@ class Datagram:
     messages: Sequence[PeerMessage]
 
 
+DEFAULTS: Final = RaftSettings()
+
+
 class ThreeDrivers:
     """A cluster that was founded a moment ago, whose servers have a turn when something arrived that wants one, or when it
     is due. As in the server's own loop, what other servers say is settled without a turn if that is enough.
@@ -87,7 +91,7 @@ class ThreeDrivers:
         calls, turns, settled: of each server, since `forget` was called last.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, raft: RaftSettings = DEFAULTS) -> None:
         self.now = 0
         self._events: list[tuple[int, int, ServerId, Callable[[], None] | Datagram | None]] = []
         self._number = 0
@@ -95,7 +99,7 @@ class ThreeDrivers:
         self.forget()
         self.drivers = {
             server: Driver(
-                settings=DriverSettings(),
+                settings=DriverSettings(raft=raft),
                 identity=Identity(server, instance, 1, b"boot id!", None),
                 peers=tuple(DISKS),
                 stored=Stored(HardState(), None, Log()),

@@ -21,7 +21,7 @@ from attrs import fields, frozen
 from tests.unit.server.asker import Asker, NativeAsker
 from tests.unit.server.node_counts import NodeCounts, datagrams_sent
 from tests.unit.server.nodes import Nodes
-from zraft.raft import leading
+from zraft.raft.leading import Leading
 from zraft.server.process import node
 from zraft.server.process.node import now_ms_exactly
 from zraft.server.process.sync_pace import SyncPace
@@ -104,7 +104,8 @@ async def _nodes_and_clock(
 ) -> AsyncIterator[tuple[Nodes, Clock]]:
     monkeypatch.setattr(SyncPace, "is_fast", True)
     monkeypatch.setattr(os, "fdatasync", lambda file: None)  # a loop that comes late looks into its sockets
-    monkeypatch.setattr(leading, "PUTS_OFF", False)  # a follower would wait for ever while the clock is held
+    # A follower would wait for ever while the clock is held.
+    monkeypatch.setattr(Leading, "_dispensable", lambda raft: ())
     clock = Clock()
     monkeypatch.setattr(node, "now_ms", clock)
     monkeypatch.setattr(node, "now_ms_exactly", clock.exactly)
@@ -128,8 +129,9 @@ async def _servers(
 
 
 async def test_a_write_wakes_servers_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dispensable = Leading._dispensable
     async with _servers(tmp_path, monkeypatch, 1) as (nodes, (client,), clock):
-        monkeypatch.setattr(leading, "PUTS_OFF", True)
+        monkeypatch.setattr(Leading, "_dispensable", dispensable)
 
         async def write() -> None:
             await client.write((SET_DATA, "/0", bytes(100), -1))

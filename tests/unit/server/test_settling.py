@@ -6,11 +6,11 @@ import random
 from collections.abc import Collection
 
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 
-from tests.unit.server.calls import DISKS, DrivenClient, ThreeDrivers
-from zraft.raft import leading
+from tests.unit.server.calls import DEFAULTS, DISKS, DrivenClient, ThreeDrivers
 from zraft.raft.leading import Leading
+from zraft.raft.settings import RaftSettings
 from zraft.server.engine import driver as driver_module
 from zraft_core.ids import ServerId
 from zraft_core.znodes.txn import CREATE, DELETE, SET_DATA, Command
@@ -42,10 +42,10 @@ def _command(rng: random.Random) -> Command:
             return (SET_DATA, path, bytes(rng.randrange(50)), rng.choice((-1, -1, 3)))
 
 
-def _run(seed: int) -> Outcome:
+def _run(seed: int, raft: RaftSettings = DEFAULTS) -> Outcome:
     """Let clients of all servers write, one alone or two at a time; some of what they ask for fails."""
     rng = random.Random(seed)
-    servers = ThreeDrivers()
+    servers = ThreeDrivers(raft)
     clients: list[tuple[ServerId, DrivenClient]] = [
         (server, servers.client(server)) for server in DISKS for _ in range(2)
     ]
@@ -99,14 +99,14 @@ def test_entries_that_are_put_off_make_no_difference_to_clients(
         return found
 
     monkeypatch.setattr(Leading, "_dispensable", noted)
-    # A write takes so long here that it would never come fast enough.
-    for ticks in ("PUT_OFF_TICKS", "PUT_OFF_TICKS_MAX", "COMMIT_TOLD_TICKS"):
-        monkeypatch.setattr(leading, ticks, 3 * WRITE_MS)
-    putting_off = _run(seed)
+    # A write takes so long here that by default the next one would never come fast enough.
+    slow = RaftSettings(
+        commit_told_ticks=3 * WRITE_MS, put_off_ticks=3 * WRITE_MS, put_off_ticks_max=3 * WRITE_MS
+    )
+    putting_off = _run(seed, slow)
     assert named, "nothing was put off"
     named.clear()
-    monkeypatch.setattr(leading, "PUTS_OFF", False)
-    _assert_alike(putting_off, _run(seed))
+    _assert_alike(putting_off, _run(seed, evolve(slow, at_once_bytes_min=1)))
     assert not named
 
 
