@@ -219,5 +219,5 @@ def _bar() -> Iterator[Progress]:
         transient=True,
         disable=not console.is_terminal,
     ) as shown:
-        task = shown.add_task("starting", total=None)
+        task = shown.add_task("starting Spark", total=None)
         yield lambda done, of, what: shown.update(task, completed=done, total=of, description=what)

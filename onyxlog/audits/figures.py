@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 BINS: Final = 200
 TERMS_MAX: Final = 500
 PEERS_MAX: Final = 60
+PARTITIONS_MAX: Final = 60
 
 Series = Mapping[str, tuple[tuple[float, float], ...]]
 """Points (x, y) by name of what they are of."""
@@ -65,12 +66,14 @@ class Figures:
         growth: by server, megabytes of entries over seconds.
         positions: by server, committed index over seconds.
         replicas: by peer group, applied position over seconds.
+        partitions: by partition's group, end of its deliveries (offset) over seconds.
     """
 
     reigns: tuple[Reign, ...] = ()
     growth: Series = field(factory=dict)
     positions: Series = field(factory=dict)
     replicas: Series = field(factory=dict)
+    partitions: Series = field(factory=dict)
     shares: tuple[Share, ...] = ()
     latencies: tuple[Latency, ...] = ()
     gossip: tuple[GossipFigures, ...] = ()
@@ -87,6 +90,7 @@ def figures_of(spark: SparkSession, counts: Mapping[str, int]) -> Figures:
         growth=_growth(spark) if has("entries") else {},
         positions=_positions(spark) if has("events") else {},
         replicas=_replicas(spark) if has("onyx_entries") else {},
+        partitions=_partitions(spark) if has("deliveries") else {},
         shares=_shares(spark) if has("gossip") else (),
         latencies=_latencies(spark) if has("histories") else (),
         gossip=_gossip(spark) if has("gossip") else (),
@@ -150,6 +154,15 @@ def _replicas(spark: SparkSession) -> Series:
         "SELECT peer AS who, applied_ms AS at, position AS value FROM onyx_entries WHERE applied_ms > 0 AND peer IN ("
         f"SELECT DISTINCT peer FROM onyx_entries ORDER BY peer LIMIT {PEERS_MAX})",
         "peer",
+    )
+
+
+def _partitions(spark: SparkSession) -> Series:
+    return _binned(
+        spark,
+        "SELECT `group` AS who, wall_time_ms AS at, offset + span AS value FROM deliveries WHERE wall_time_ms > 0 "
+        f"AND `group` IN (SELECT DISTINCT `group` FROM deliveries ORDER BY `group` LIMIT {PARTITIONS_MAX})",
+        "group",
     )
 
 

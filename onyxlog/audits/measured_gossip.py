@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from onyxlog.audits.tables.table import Table
+from onyxlog.audits.tables.table import OF_RESULTS, Table
 
 
 @frozen
@@ -57,10 +57,18 @@ class MeasuredCopies:
 
 
 MEASURED_POOLS: Final = Table(
-    "measured_pools", MeasuredPools, "pools that were drawn, and figures of their graphs", streams=False
+    "measured_pools",
+    MeasuredPools,
+    "pools that were drawn, and figures of their graphs",
+    streams=False,
+    comes_from=OF_RESULTS,
 )
 MEASURED_COPIES: Final = Table(
-    "measured_copies", MeasuredCopies, "receptions of events, and coverage and redundancy", streams=False
+    "measured_copies",
+    MeasuredCopies,
+    "receptions of events, and coverage and redundancy",
+    streams=False,
+    comes_from=OF_RESULTS,
 )
 
 

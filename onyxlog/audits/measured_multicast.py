@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from onyxlog.audits.tables.table import Table
+from onyxlog.audits.tables.table import OF_RESULTS, Table
 
 
 @frozen
@@ -63,10 +63,18 @@ class MeasuredSends:
 
 
 MEASURED_CELLS: Final = Table(
-    "measured_cells", MeasuredCell, "cells of multicast: what was sent and what was read", streams=False
+    "measured_cells",
+    MeasuredCell,
+    "cells of multicast: what was sent and what was read",
+    streams=False,
+    comes_from=OF_RESULTS,
 )
 MEASURED_SENDS: Final = Table(
-    "measured_sends", MeasuredSends, "messages of cells by number of destinations", streams=False
+    "measured_sends",
+    MeasuredSends,
+    "messages of cells by number of destinations",
+    streams=False,
+    comes_from=OF_RESULTS,
 )
 
 

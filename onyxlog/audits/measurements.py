@@ -29,7 +29,7 @@ from onyxlog.audits.measured_multicast import (
     cells_of,
     sends_of,
 )
-from onyxlog.audits.tables.table import Table
+from onyxlog.audits.tables.table import OF_RESULTS, Table
 
 FORMAT: Final = 1
 BYTES_MAX: Final = 256 << 20
@@ -98,9 +98,10 @@ MEASURED_TESTS: Final = Table(
     MeasuredTest,
     "tests of benchmarks: what was counted, and what was published",
     streams=False,
+    comes_from=OF_RESULTS,
 )
 MEASURED_TRIALS: Final = Table(
-    "measured_trials", MeasuredTrial, "elections that were measured", streams=False
+    "measured_trials", MeasuredTrial, "elections that were measured", streams=False, comes_from=OF_RESULTS
 )
 
 

@@ -97,7 +97,6 @@ def run(
             wanted=wanted if chosen else None,
             one_copy=asked.one_copy,
             progress=progress,
-            clock=clock,
             meter=meter,
         )
         checks = audit(

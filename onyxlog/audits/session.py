@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SessionSettings", "close_session", "open_session"]
 
-SHIPPED: Final = ("onyxlog", "zraft", "zraft_client")
+SHIPPED: Final = ("onyxlog", "zraft", "zraft_client", "zraft_core")
 LOCAL: Final = "127.0.0.1"
 PROGRESS_INTERVAL_S: Final = 0.25
 _SCRATCH: Final = "spark.zraft.scratch"
@@ -231,7 +231,7 @@ class Progress:
 
 
 class ProgressReporter:
-    """Reporter, from a thread, of how far Spark's running stages are, until it is closed."""
+    """Reporter, from a thread, of how far Spark's running stages are, until its context ends."""
 
     def __init__(self, spark: SparkSession, told: Callable[[Progress], Any]) -> None:
         self._tracker = spark.sparkContext.statusTracker()

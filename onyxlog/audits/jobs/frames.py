@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,14 +13,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def frames_of_rows(spark: SparkSession, tables: Mapping[str, Sequence[Any]]) -> dict[str, DataFrame]:
-    """Return frames, and views, of all tables: of these rows, and empty where there are none."""
+def frames_of_rows(
+    spark: SparkSession, tables: Mapping[str, Sequence[Any]], names: Collection[str] = ALL_TABLES.keys()
+) -> dict[str, DataFrame]:
+    """Return frames, and views, of the named tables: of these rows, and empty where there are none."""
     return registered(
         {
             name: spark.createDataFrame(
                 pa.Table.from_batches([table.batch(tables.get(name, ()))]), schema=table.ddl
             )
             for name, table in ALL_TABLES.items()
+            if name in names
         }
     )
 

@@ -6,13 +6,14 @@ batch and what the judge keeps. A batch may hold the end of one key and the begi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import groupby, islice
 from operator import and_, itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -96,6 +97,16 @@ def _source(
         F.lit(number).alias("source"),
         *structs,
     )
+
+
+def first_of_each(frame: DataFrame, promises: Sequence[str], count: int) -> DataFrame:
+    """Return at most `count` violations of each promise, any of them."""
+    if len(promises) == 1:
+        return frame.limit(count)
+    numbered = frame.withColumn(
+        "number", F.row_number().over(Window.partitionBy("promise").orderBy(F.lit(0)))
+    )
+    return numbered.where(F.col("number") <= count).drop("number")
 
 
 def violations_in(frame: DataFrame) -> list[Violation]:

@@ -12,6 +12,7 @@ from onyxlog.audits.costs import Cost
 from onyxlog.audits.figures import Figures
 from onyxlog.audits.jobs.auditing import CheckResult, Verdict
 from onyxlog.audits.jobs.loading import TableRead
+from onyxlog.audits.jobs.tables import ALL_TABLES
 from onyxlog.audits.rules.check import Rule
 from onyxlog.audits.rules.violation import Violation
 from onyxlog.audits.thesis_tables import ThesisTables
@@ -68,6 +69,16 @@ class Findings:
     read: tuple[TableRead, ...] = ()
     figures: Figures = field(factory=Figures)
     thesis: ThesisTables | None = None
+
+    @property
+    def needed(self) -> Mapping[str, tuple[str, ...]]:
+        """What to record and give so that rules without data can be judged: each with the ids of its rules."""
+        found: dict[str, dict[str, None]] = {}
+        for result in self.rules:
+            if result.verdict is Verdict.NO_DATA:
+                for name in {name: None for check in result.checks for name in check.missing}:
+                    found.setdefault(ALL_TABLES[name].comes_from, {})[result.rule.id] = None
+        return {what: tuple(ids) for what, ids in found.items()}
 
     @property
     def violations(self) -> tuple[Violation, ...]:

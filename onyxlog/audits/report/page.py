@@ -87,6 +87,8 @@ def _rules(findings: Findings) -> Iterator[str]:
             f"<td class=n>{result.rows:,}<td class=n>{result.seconds:.1f}</tr>"
         )
     yield "</table>"
+    for what, ids in findings.needed.items():
+        yield f"<p class=sub>No data for {', '.join(ids)}: give {escape(what)}.</p>"
 
 
 def _verdict(result: RuleResult) -> str:

@@ -62,6 +62,12 @@ def _plots(findings: Findings) -> Iterator[Plot]:
             "How far each peer group had applied the log.",
             lambda axes: _lines(axes, shown.replicas, "position"),
         )
+    if shown.partitions:
+        yield draw(
+            "Messages of topics",
+            "How far each partition, by its group, had delivered.",
+            lambda axes: _lines(axes, shown.partitions, "offset"),
+        )
     if shown.shares:
         yield draw(
             "Redundancy of gossip", "Share of receptions that were superfluous, by peer.", _shares(findings)

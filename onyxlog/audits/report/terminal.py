@@ -45,6 +45,8 @@ def show(findings: Findings, console: Console) -> None:
         left = len(result.violations) - SHOWN_MAX
         if left > 0:
             console.print(Text(f"{result.rule.id}: {left} more in the report", style="red"))
+    for what, ids in findings.needed.items():
+        console.print(Text(f"no data for {', '.join(ids)}: give {what}", style="bright_black"))
     broken = sum(result.verdict is Verdict.BROKEN for result in findings.rules)
     silent = len(findings.rules) - findings.judged
     console.print(

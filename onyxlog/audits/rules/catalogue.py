@@ -27,16 +27,7 @@ from onyxlog.audits.rules.partition_logs import PARTITION_LOGS
 from onyxlog.audits.rules.published_figures import PUBLISHED_FIGURES
 from onyxlog.audits.rules.published_gossip import GOSSIP_FIGURES
 from onyxlog.audits.rules.published_multicast import MULTICAST_FIGURES
-from onyxlog.audits.rules.reexecution import (
-    EPHEMERALS,
-    NUMBERS,
-    ONCE_ONLY,
-    STATES,
-    EphemeralLives,
-    GrowingNumbers,
-    OnceOnly,
-    reexecution,
-)
+from onyxlog.audits.rules.reexecution import EPHEMERALS, NUMBERS, ONCE_ONLY, STATES, Reexecution
 from onyxlog.audits.rules.replica_digests import REPLICA_DIGESTS
 from onyxlog.audits.rules.sequential_znodes import SEQUENTIAL_ZNODES
 from onyxlog.audits.rules.session_ends import SESSION_ENDS
@@ -45,11 +36,12 @@ from onyxlog.audits.rules.state_machine_safety import STATE_MACHINE_SAFETY
 from onyxlog.audits.rules.watch_events import WATCH_EVENTS
 from onyxlog.audits.snapshot_states import state_of
 
+_REEXECUTION: Final = Reexecution(state_of)
 _MORE: Final[dict[str, tuple[Check, ...]]] = {
-    "S6": (reexecution(STATES, load=state_of, states=True),),
-    "S8": (reexecution(ONCE_ONLY, load=state_of, observers=(OnceOnly,)),),
-    "S10": (reexecution(EPHEMERALS, load=state_of, observers=(EphemeralLives,)),),
-    "S11": (reexecution(NUMBERS, load=state_of, observers=(GrowingNumbers,)),),
+    "S6": (_REEXECUTION.check(STATES),),
+    "S8": (_REEXECUTION.check(ONCE_ONLY),),
+    "S10": (_REEXECUTION.check(EPHEMERALS),),
+    "S11": (_REEXECUTION.check(NUMBERS),),
     "S22": (MULTICAST_FIGURES, GOSSIP_FIGURES),
 }
 """Promises that the log shows only when it is executed again, and figures of other benchmarks."""

@@ -84,6 +84,8 @@ class Check:
             if every key goes to the judge.
         derived: tables that have to be computed first, in this order.
         needed: source tables without rows of which nothing can be judged; () if any of `tables` is enough.
+        judged_with: makes one check of this promise and others with an equal `judged_with`, which need the same work:
+            it is done once. None: nothing is shared.
     """
 
     promise: str
@@ -92,6 +94,7 @@ class Check:
     suspects: str = ""
     derived: tuple[Derived, ...] = ()
     needed: tuple[str, ...] = ()
+    judged_with: Callable[..., Check] | None = None
 
     def __attrs_post_init__(self) -> None:
         lengths = {(len(each.key), len(each.order)) for each in self.inputs}

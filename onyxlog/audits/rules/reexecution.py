@@ -8,13 +8,13 @@ znodes (S11).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 import attrs
 from attrs import define, evolve, field, frozen
 
-from onyxlog.audits.rules.check import Check, Derived, Input, Row, Tables
+from onyxlog.audits.rules.check import KEEP_ALL, Check, Derived, Input, Row, Tables
 from onyxlog.audits.rules.violation import Violation, violation_at
 from onyxlog.audits.tables.entries import EntryRow
 from onyxlog.audits.tables.events import EventRow
@@ -48,9 +48,15 @@ _REPLAY: Final = ("server", "instance", "group", "since")
 
 @frozen(kw_only=True)
 class ReplayedEntryRow(EntryRow):
-    """An entry with its payload; `since`: the snapshot on which it is replayed, by index, 0 for the log's beginning."""
+    """An entry with its payload.
+
+    Attributes:
+        since: the snapshot on which it is replayed, by index; 0 for the log's beginning.
+        fullest: whether no other server's log has more of the history: commands are judged in that one alone.
+    """
 
     since: int = 0
+    fullest: bool = False
 
 
 @frozen(kw_only=True)
@@ -135,6 +141,7 @@ def _apply(machine: Machine, row: ReplayedEntryRow, observers: tuple[Observer, .
     if row.kind != "commands":
         machine.pass_entry(row.index, row.term)
         return
+    observed = row.fullest and observers
     log_time, wall_time, batches = unpack_entry(row.payload)
     machine.begin_entry(row.index, row.term, row.position, log_time, wall_time)
     for server, instance, boot, seq, runs in batches:
@@ -146,7 +153,7 @@ def _apply(machine: Machine, row: ReplayedEntryRow, observers: tuple[Observer, .
             for command in commands:
                 result = machine.execute(command)
                 machine.events.clear()
-                if observers:
+                if observed:
                     one = Executed(row, machine.position, session, command, result)
                     for observer in observers:
                         yield from observer.on_executed(one, machine)
@@ -280,19 +287,16 @@ def _fields(row: Row) -> dict[str, Any]:
 
 def _entries(tables: Tables) -> list[ReplayedEntryRow]:
     boundaries = _boundaries(tables)
-    return [
+    found = [
         ReplayedEntryRow(**_fields(row), since=_since(boundaries, row))
         for row in tables.get("entry_payloads", ())
         if row.group == 0 and row.standing != Standing.TRUNCATED
     ]
-
-
-def _of_the_fullest_log(tables: Tables) -> list[ReplayedEntryRow]:
-    logs: dict[tuple[int, str], list[ReplayedEntryRow]] = {}
-    for row in _entries(tables):
-        logs.setdefault((row.server, row.instance), []).append(row)
-    spans = {key: (min(r.index for r in rows), -max(r.index for r in rows)) for key, rows in logs.items()}
-    return logs[min(spans, key=lambda key: (spans[key], key))] if spans else []
+    logs: dict[tuple[int, str], list[int]] = {}
+    for row in found:
+        logs.setdefault((row.server, row.instance), []).append(row.index)
+    fullest = min(logs, key=lambda log: (min(logs[log]), -max(logs[log]), log), default=None)
+    return [evolve(row, fullest=(row.server, row.instance) == fullest) for row in found]
 
 
 def _states(tables: Tables) -> list[StateRow]:
@@ -339,33 +343,21 @@ REPLAYED: Final = Derived(
             "GROUP BY server, instance",
         ),
         (
-            "replayed_entries",
-            f"SELECT {_ENTRY_NAMES}, {_below('e')} AS since FROM entry_payloads e LEFT JOIN snapshot_boundaries b "
-            "ON e.server = b.server AND e.instance = b.instance WHERE e.`group` = 0 AND e.standing != 'truncated'",
-        ),
-    ),
-    rows=_entries,
-)
-REPLAYED_ONCE: Final = Derived(
-    name="entries_replayed_once",
-    row=ReplayedEntryRow,
-    needs=("entry_payloads", "snapshots"),
-    sql=(
-        *REPLAYED.sql,
-        (
             "fullest_log",
             "SELECT server, instance FROM (SELECT server, instance, min(`index`) AS first, max(`index`) AS last "
             "FROM entry_payloads WHERE `group` = 0 AND standing != 'truncated' GROUP BY server, instance) "
             "ORDER BY first, last DESC, server, instance LIMIT 1",
         ),
         (
-            "entries_replayed_once",
-            "SELECT r.* FROM replayed_entries r JOIN fullest_log f ON r.server = f.server AND r.instance = f.instance",
+            "replayed_entries",
+            f"SELECT {_ENTRY_NAMES}, {_below('e')} AS since, f.server IS NOT NULL AS fullest FROM entry_payloads e "
+            "LEFT JOIN snapshot_boundaries b ON e.server = b.server AND e.instance = b.instance "
+            "LEFT JOIN fullest_log f ON e.server = f.server AND e.instance = f.instance "
+            "WHERE e.`group` = 0 AND e.standing != 'truncated'",
         ),
     ),
-    rows=_of_the_fullest_log,
+    rows=_entries,
 )
-"""Tables of which one server's rows are replayed: S4 and S6 judge that others' logs and states are the same."""
 KNOWN_STATES: Final = Derived(
     name="known_states",
     row=StateRow,
@@ -385,23 +377,45 @@ KNOWN_STATES: Final = Derived(
 )
 
 
-def reexecution(
-    promise: str, *, load: LoadState, observers: tuple[Callable[[], Observer], ...] = (), states: bool = False
-) -> Check:
-    """Return the check of one promise. `load` reads what lists in a test do not have: the files of snapshots."""
+OBSERVERS: Final[Mapping[str, Callable[[], Observer]]] = {
+    ONCE_ONLY: OnceOnly,
+    EPHEMERALS: EphemeralLives,
+    NUMBERS: GrowingNumbers,
+}
+"""Judges of commands, by promise."""
 
-    def judge(rows: Iterator[Row]) -> Iterator[Violation]:
-        yield from replay(rows, load, tuple(make() for make in observers), states=states)
 
-    entries = REPLAYED if states else REPLAYED_ONCE
-    return Check(
-        promise,
-        (
-            Input("known_states", _REPLAY, ("index", 0), {"begins": (True,)}),
-            Input(entries.name, _REPLAY, ("index", 1)),
-            Input("known_states", _REPLAY, ("index", 2), {"begins": (False,)}),
-        ),
-        judge,
-        derived=(entries, KNOWN_STATES),
-        needed=("entry_payloads",),
-    )
+@frozen
+class Reexecution:
+    """The replay of logs, which judges any of its promises on the way: logs are carried out once for all of them.
+
+    Attributes:
+        load: reads what lists in a test do not have: the files of snapshots.
+    """
+
+    load: LoadState
+
+    def check(self, *promises: str) -> Check:
+        """Return the check of these promises, whose judge names the promise of each violation.
+
+        Every server's states are compared with its own log; what commands did is judged in the fullest log only, as S4
+        and S6 show that the others' are the same.
+        """
+        makers = [OBSERVERS[promise] for promise in promises if promise != STATES]
+        states = STATES in promises
+
+        def judge(rows: Iterator[Row]) -> Iterator[Violation]:
+            yield from replay(rows, self.load, tuple(make() for make in makers), states=states)
+
+        return Check(
+            " and ".join(promises),
+            (
+                Input("known_states", _REPLAY, ("index", 0), {"begins": (True,)}),
+                Input(REPLAYED.name, _REPLAY, ("index", 1), KEEP_ALL if states else {"fullest": (True,)}),
+                Input("known_states", _REPLAY, ("index", 2), {"begins": (False,)}),
+            ),
+            judge,
+            derived=(REPLAYED, KNOWN_STATES),
+            needed=("entry_payloads",),
+            judged_with=self.check,
+        )

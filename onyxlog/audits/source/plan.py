@@ -41,6 +41,8 @@ from zraft_core.errors import ProtocolError, StorageError
 
 SURVEYED: frozenset[str] = frozenset({"hard_states", "truncations", "members"})
 """Tables whose rows come out of planning itself: they are few."""
+OF_LOGS: frozenset[str] = frozenset({*WAL_TABLES, *SURVEYED, "replica_digests"})
+"""Tables that need all logs to be read for their plan."""
 
 DECODED: frozenset[str] = frozenset({"commands", "multicast", "claims"})
 """Tables made of what entries hold. Another table checks that equal entries hold the same."""
@@ -104,34 +106,53 @@ def plan(options: Options, found: Found, fs: FileSystem | None = None) -> list[P
         CorruptionError: something that has to be known of all of it is damaged.
         StorageError: it cannot be read.
     """
+    return plan_together([options], found, fs)[0]
+
+
+def plan_together(tables: Sequence[Options], found: Found, fs: FileSystem | None = None) -> list[list[Piece]]:
+    """Return the pieces of each table, all of one moment: logs are read once for all of them.
+
+    Args:
+        tables: options of each, which agree on what damage does.
+        found: where to look.
+        fs: the files; the machine's own if None.
+
+    Raises:
+        CorruptionError: as `plan`.
+        StorageError: as `plan`.
+    """
     fs = ReadOnlyFileSystem() if fs is None else fs
+    logs: list[ServerLog] = []
+    known: dict[int, Committed] = {}
+    if any(options.table.name in OF_LOGS for options in tables):
+        logs = read_logs(found, fs, stops=tables[0].stops)
+        groups = {options.group for options in tables if options.group is not None}
+        known = judge(fs, logs, None if any(options.group is None for options in tables) else {*groups, 0})
+    return [_pieces(options, found, fs, logs, known) for options in tables]
+
+
+def _pieces(
+    options: Options, found: Found, fs: FileSystem, logs: Sequence[ServerLog], known: dict[int, Committed]
+) -> list[Piece]:
     name = options.table.name
-    if name in WAL_TABLES or name in SURVEYED:
-        logs = read_logs(options, found, fs)
-        known = judge(fs, logs, (options.group,) if options.group is not None else None)
-        return (
-            [*_wal_pieces(options, logs, known)] if name in WAL_TABLES else [surveyed(options, logs, known)]
-        )
-    return [*_published(options, found, fs), *file_pieces(options, found, fs)]
+    if name in SURVEYED:
+        return [surveyed(options, logs, known)]
+    if name in WAL_TABLES:
+        return [*_wal_pieces(options, logs, known)]
+    # Peers published digests of their replicas in the servers' log, beside their own recordings.
+    published = _wal_pieces(evolve(options, group=0), logs, known) if name == "replica_digests" else ()
+    return [*published, *file_pieces(options, found, fs)]
 
 
-def read_logs(options: Options, found: Found, fs: FileSystem) -> list[ServerLog]:
-    """Return all servers' logs, read whole or, if damage is to end them, up to there."""
+def read_logs(found: Found, fs: FileSystem, *, stops: bool) -> list[ServerLog]:
+    """Return all servers' logs, read whole or, if damage is to end them (`stops`), up to there."""
     logs = [ServerLog(fs, directory) for directory in found.servers]
     for log in logs:
-        if options.stops:
+        if stops:
             log.advance_to_damage()
         else:
             log.advance()
     return logs
-
-
-def _published(options: Options, found: Found, fs: FileSystem) -> list[Piece]:
-    """Return what peers published of their replicas, in the logs of servers, beside their own recordings."""
-    if options.table.name != "replica_digests":
-        return []
-    logs = read_logs(options, found, fs)
-    return [*_wal_pieces(evolve(options, group=0), logs, judge(fs, logs, (0,)))]
 
 
 def judge(

@@ -56,4 +56,9 @@ class ClaimRow(Placed):
     ranges: tuple[int, ...] | None = None
 
 
-CLAIMS: Final = Table("claims", ClaimRow, "commands about claims of consumers")
+CLAIMS: Final = Table(
+    "claims",
+    ClaimRow,
+    "commands about claims of consumers",
+    comes_from="servers with a topic whose partitions consumers have claimed",
+)

@@ -44,4 +44,9 @@ class DeliveryRow(Placed):
     payload: bytes | None = None
 
 
-DELIVERIES: Final = Table("deliveries", DeliveryRow, "what partitions delivered")
+DELIVERIES: Final = Table(
+    "deliveries",
+    DeliveryRow,
+    "what partitions delivered",
+    comes_from="servers with a topic that has messages",
+)

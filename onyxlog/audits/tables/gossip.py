@@ -60,5 +60,8 @@ class LogReadRow:
     file_offset: int = 0
 
 
-GOSSIP: Final = Table("gossip", GossipRow, "events that peers received and sent")
-LOG_READS: Final = Table("log_reads", LogReadRow, "times that gossiping peers had recourse to the log")
+OF_GOSSIP: Final = "recordings of peers that gossip (`onyxlog peer --gossip MODE --record DIRECTORY`)"
+GOSSIP: Final = Table("gossip", GossipRow, "events that peers received and sent", comes_from=OF_GOSSIP)
+LOG_READS: Final = Table(
+    "log_reads", LogReadRow, "times that gossiping peers had recourse to the log", comes_from=OF_GOSSIP
+)

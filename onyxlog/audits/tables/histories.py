@@ -53,4 +53,10 @@ class HistoryRow:
     file_offset: int = 0
 
 
-HISTORIES: Final = Table("histories", HistoryRow, "what clients saw", streams=False)
+HISTORIES: Final = Table(
+    "histories",
+    HistoryRow,
+    "what clients saw",
+    streams=False,
+    comes_from="recorded histories of clients (*.jsonl), such as chaos runs write",
+)

@@ -57,4 +57,9 @@ class MulticastRow(Placed):
     view_position: int | None = None
 
 
-MULTICAST: Final = Table("multicast", MulticastRow, "commands of partitions' logs that order messages")
+MULTICAST: Final = Table(
+    "multicast",
+    MulticastRow,
+    "commands of partitions' logs that order messages",
+    comes_from="servers with a topic that has messages",
+)

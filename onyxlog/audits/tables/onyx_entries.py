@@ -41,4 +41,9 @@ class OnyxEntryRow:
     file_offset: int = 0
 
 
-ONYX_ENTRIES: Final = Table("onyx_entries", OnyxEntryRow, "entries of tenancies' logs, as peers applied them")
+ONYX_ENTRIES: Final = Table(
+    "onyx_entries",
+    OnyxEntryRow,
+    "entries of tenancies' logs, as peers applied them",
+    comes_from="recordings of peers (`onyxlog peer --record DIRECTORY`)",
+)

@@ -34,5 +34,8 @@ class ReplicaDigestRow:
 
 
 REPLICA_DIGESTS: Final = Table(
-    "replica_digests", ReplicaDigestRow, "digest chains of peers, by position of the tenancy's log"
+    "replica_digests",
+    ReplicaDigestRow,
+    "digest chains of peers, by position of the tenancy's log",
+    comes_from="recordings of peers (`onyxlog peer --record DIRECTORY`), and servers of running peers",
 )

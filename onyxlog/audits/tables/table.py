@@ -25,6 +25,7 @@ _DDL: Final[Mapping[Any, str]] = {
     bytes: "BINARY",
 }
 U64: Final = 1 << 64
+OF_RESULTS: Final = "results of `zraft-bench` (--results PATH)"
 I64_MAX: Final = (1 << 63) - 1
 
 
@@ -56,6 +57,7 @@ class Table:
     Attributes:
         row: the type of its rows.
         about: one line for people: what a row is.
+        comes_from: where rows come from, for who has none.
         streams: whether rows only ever come at the end, so that it can be followed.
     """
 
@@ -63,6 +65,7 @@ class Table:
     row: type[Any]
     about: str
     streams: bool = True
+    comes_from: str = "data directories of servers"
     columns: tuple[Column, ...] = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:

@@ -33,4 +33,9 @@ class TruncationRow(Placed):
     committed_index: int = 0
 
 
-TRUNCATIONS: Final = Table("truncations", TruncationRow, "what servers took back from their logs")
+TRUNCATIONS: Final = Table(
+    "truncations",
+    TruncationRow,
+    "what servers took back from their logs",
+    comes_from="servers of which one led, was cut off, and has come back",
+)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from onyxlog.audits.rules import reexecution
 from onyxlog.audits.rules.catalogue import RULES
 from onyxlog.audits.rules.check import Check, judged
 from onyxlog.audits.rules.violation import Violation, as_row, order_of
@@ -66,6 +67,7 @@ def test_verdicts_tell_what_holds_what_is_broken_and_what_nobody_judged(spark: A
         violations_max=1,
         progress=lambda done, of, what: told.append((done, of)),
         clock=iter(range(100)).__next__,
+        at_once=1,
     )
     assert [(one.rule, one.verdict) for one in results] == [
         ("S16", Verdict.BROKEN),
@@ -80,6 +82,44 @@ def test_verdicts_tell_what_holds_what_is_broken_and_what_nobody_judged(spark: A
     assert results[0].rows == len(tables["deliveries"])
     assert results[0].seconds == 1
     assert told == [(n, 6) for n in range(7)]
+
+
+def test_promises_of_one_replay_are_judged_by_one_job_and_reported_each_by_itself(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from onyxlog.audits.jobs import keyed
+    from onyxlog.audits.jobs.auditing import Verdict, audit
+    from onyxlog.audits.jobs.frames import frames_of_rows
+
+    asked: list[str] = []
+    violations_of = keyed.violations_of
+
+    def noted(check: Check, *others: Any) -> Any:
+        asked.append(check.promise)
+        return violations_of(check, *others)
+
+    monkeypatch.setattr(keyed, "violations_of", noted)
+    tables = sound()
+    executed = {row.server for row in tables["entry_payloads"]}
+    tables["events"] = [
+        evolve(row, digest=bytes(16)) if row.kind == "digest" and row.server in executed else row
+        for row in tables["events"]
+    ]
+    replayed = [
+        evolve(RULES[rule], checks=tuple(one for one in RULES[rule].checks if one.judged_with))
+        for rule in ("S6", "S8", "S10", "S11")
+    ]
+    counts = {name: len(rows) for name, rows in tables.items()}
+    results = audit(spark, frames_of_rows(spark, tables), counts, replayed, violations_max=1)
+    assert asked == [
+        f"{reexecution.STATES} and {reexecution.ONCE_ONLY} and {reexecution.EPHEMERALS} and {reexecution.NUMBERS}"
+    ]
+    assert [(one.rule, one.verdict, len(one.violations), one.more) for one in results] == [
+        ("S6", Verdict.BROKEN, 1, True),
+        ("S8", Verdict.HOLDS, 0, False),
+        ("S10", Verdict.HOLDS, 0, False),
+        ("S11", Verdict.HOLDS, 0, False),
+    ]
 
 
 def test_figures_are_those_of_the_tables(spark: Any) -> None:
@@ -105,6 +145,10 @@ def test_figures_are_those_of_the_tables(spark: Any) -> None:
     assert found.growth["server 3"][-1][1] == pytest.approx(8 * 50 / 1e6)
     assert found.positions["server 2"][-1][1] == 8
     assert found.replicas["peer ga"][-1][1] == 4
+    ends = {f"group {row.group}": 0 for row in tables["deliveries"]}
+    for row in tables["deliveries"]:
+        ends[f"group {row.group}"] = max(ends[f"group {row.group}"], row.offset + row.span)
+    assert {name: points[-1][1] for name, points in found.partitions.items()} == ends
     assert {share.peer: share.redundancy for share in found.shares} == {"ga": 0.5, "gb": 0.5}
     assert {each.kind: each.count for each in found.latencies}["set"] == 2
     assert all(each.p50 == pytest.approx(0.5) for each in found.latencies)

@@ -12,7 +12,7 @@ from attrs import evolve
 from onyxlog.audits.rules import reexecution as r
 from onyxlog.audits.rules.catalogue import RULES
 from onyxlog.audits.rules.check import Check, judged
-from onyxlog.audits.rules.violation import Violation
+from onyxlog.audits.rules.violation import Violation, order_of
 from onyxlog.audits.tables.snapshots import SnapshotRow
 from tests.onyxlog.audits.executed import NOTED, PLACE, entries, rows
 from tests.onyxlog.audits.reading import read
@@ -20,12 +20,8 @@ from zraft.offline.replay import apply_entry
 from zraft.tree.machine import Machine
 from zraft_core.znodes import txn
 
-CHECKS = {
-    r.STATES: r.reexecution(r.STATES, load=r.nothing_loaded, states=True),
-    r.ONCE_ONLY: r.reexecution(r.ONCE_ONLY, load=r.nothing_loaded, observers=(r.OnceOnly,)),
-    r.EPHEMERALS: r.reexecution(r.EPHEMERALS, load=r.nothing_loaded, observers=(r.EphemeralLives,)),
-    r.NUMBERS: r.reexecution(r.NUMBERS, load=r.nothing_loaded, observers=(r.GrowingNumbers,)),
-}
+ALONE = r.Reexecution(r.nothing_loaded)
+CHECKS = {promise: ALONE.check(promise) for promise in (r.STATES, *r.OBSERVERS)}
 
 
 def tables() -> dict[str, list[Any]]:
@@ -78,6 +74,31 @@ def test_a_snapshot_that_is_not_the_fold_of_the_log_is_found() -> None:
     assert [(one.index, one.file) for one in found] == [(4, "server-4/snap")]
 
 
+def test_one_replay_finds_what_one_for_each_promise_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was planted into the state machine, and with a state that the log does not lead to."""
+    wrong(monkeypatch, txn.ONCE, carried_out_again)
+    wrong(monkeypatch, txn.CLOSE_SESSION, ephemeral_left)
+    wrong(monkeypatch, txn.CREATE, number_again)
+    planted = tables()
+    planted["events"] = [evolve(row, digest=bytes(16)) for row in planted["events"]]
+    alone = [one for check in CHECKS.values() for one in judged(check, planted)]
+    assert {one.promise for one in alone} == CHECKS.keys()
+    together = judged(ALONE.check(*CHECKS), planted)
+    assert sorted(together, key=order_of) == sorted(alone, key=order_of)
+
+
+def test_commands_are_judged_in_the_fullest_log_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """States are, in each: a server may have applied the same log to something else."""
+    wrong(monkeypatch, txn.CREATE, number_again)
+    given = tables()
+    whole = given["entry_payloads"]
+    given["entry_payloads"] = [evolve(row, server=3, instance="03") for row in whole[:-1]] + whole
+    given["events"] += [evolve(row, server=3, instance="03", digest=bytes(16)) for row in given["events"]]
+    found = judged(ALONE.check(r.STATES, r.NUMBERS), given)
+    assert [one.server for one in found if one.promise == r.NUMBERS] == [4]
+    assert {one.server for one in found if one.promise == r.STATES} == {3}
+
+
 def test_a_log_is_replayed_from_each_snapshot_on() -> None:
     """Each piece by itself: so a state that is wrong before a snapshot says nothing against one after it."""
     loaded: list[int] = []
@@ -89,7 +110,7 @@ def test_a_log_is_replayed_from_each_snapshot_on() -> None:
     given = tables()
     given["snapshots"] = [snapshot(3), snapshot(6)]
     given["entry_payloads"] = [row for row in given["entry_payloads"] if row.index > 3]
-    check = r.reexecution(r.STATES, load=load, states=True)
+    check = r.Reexecution(load).check(r.STATES)
     assert judged(check, given) == []
     assert loaded == [3, 6]
     given["events"] = [evolve(row, digest=bytes(16)) for row in given["events"]]
@@ -142,35 +163,37 @@ def only(promise: str) -> Iterator[Violation]:
                 yield one
 
 
+def carried_out_again(machine: Machine, command: Any, result: Any) -> Any:
+    return machine.last_zxid, machine.position, *result[2:]
+
+
+def ephemeral_left(machine: Machine, command: Any, result: Any) -> Any:
+    before = state_after(6).find("/e")
+    assert before is not None
+    machine.nodes.insert("/e", before)
+    return result
+
+
+def number_again(machine: Machine, command: Any, result: Any) -> Any:
+    if result.__class__ is tuple and result[0] == "/q/n-0000000001":
+        return "/q/n-0000000000", result[1]
+    return result
+
+
 def test_a_numbered_command_that_is_carried_out_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong(
-        monkeypatch,
-        txn.ONCE,
-        lambda machine, command, result: (machine.last_zxid, machine.position, *result[2:]),
-    )
+    wrong(monkeypatch, txn.ONCE, carried_out_again)
     (found,) = only(r.ONCE_ONLY)
     assert (found.rule, found.server, found.index, found.offset) == ("S8", 4, 6, 600)
     assert found.subject.startswith("command 1 of session")
 
 
 def test_an_ephemeral_that_is_left_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def left(machine: Machine, command: Any, result: Any) -> Any:
-        before = state_after(6).find("/e")
-        assert before is not None
-        machine.nodes.insert("/e", before)
-        return result
-
-    wrong(monkeypatch, txn.CLOSE_SESSION, left)
+    wrong(monkeypatch, txn.CLOSE_SESSION, ephemeral_left)
     (found,) = only(r.EPHEMERALS)
     assert (found.rule, found.index, found.expected) == ("S10", 7, "/e gone")
 
 
 def test_a_number_that_is_given_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def again(machine: Machine, command: Any, result: Any) -> Any:
-        if result.__class__ is tuple and result[0] == "/q/n-0000000001":
-            return "/q/n-0000000000", result[1]
-        return result
-
-    wrong(monkeypatch, txn.CREATE, again)
+    wrong(monkeypatch, txn.CREATE, number_again)
     (found,) = only(r.NUMBERS)
     assert (found.rule, found.index, found.found) == ("S11", 4, "0")

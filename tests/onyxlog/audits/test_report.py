@@ -14,7 +14,7 @@ from rich.console import Console
 from onyxlog.audits.figures import Figures, Latency, Reign, Share
 from onyxlog.audits.jobs.auditing import CheckResult, Verdict
 from onyxlog.audits.measurements import Measurements
-from onyxlog.audits.report.findings import Findings, as_json, rule_results
+from onyxlog.audits.report.findings import Findings, RuleResult, as_json, rule_results
 from onyxlog.audits.report.page import page
 from onyxlog.audits.report.published import summary_of
 from onyxlog.audits.report.terminal import show
@@ -64,6 +64,7 @@ def findings_of(tables: Tables, ids: tuple[str, ...] = tuple(RULES)) -> Findings
             growth={"server 1": ((1.0, 2.0), (9.0, 4.0))},
             positions={"server 1": ((1.0, 5.0), (9.0, 8.0))},
             replicas={"peer ga": ((0.0, 1.0), (2.0, 4.0))},
+            partitions={"group 101": ((0.0, 3.0), (2.0, 9.0))},
             shares=(Share("ga", 4, 0.5),),
             latencies=(Latency("get", 5, 1.0, 2.0, 3.0, 4.0),),
             gossip=(
@@ -107,7 +108,7 @@ def test_files_say_the_same_as_the_page(tmp_path: Path) -> None:
     assert plain["broken"] is True
     assert plain["violations"] == rows
     shown = (tmp_path / "report.html").read_text()
-    assert shown.count("data:image/png;base64,") == 6
+    assert shown.count("data:image/png;base64,") == 7
 
 
 def test_an_audit_without_violations_writes_an_empty_table(tmp_path: Path) -> None:
@@ -138,6 +139,33 @@ def test_a_rule_without_data_claims_nothing() -> None:
     silent = evolve(silent, checks=tuple(evolve(one, verdict=Verdict.NO_DATA) for one in silent.checks))
     text = summary(evolve(findings, rules=(silent, *findings.rules[1:])))
     assert "21 rules hold, 0 broken, 1 without data" in text
+
+
+def test_what_to_record_is_said_once_for_all_rules_that_have_no_data() -> None:
+    findings = findings_of(sound())
+
+    def without(result: RuleResult, name: str) -> RuleResult:
+        return evolve(
+            result,
+            checks=tuple(evolve(one, verdict=Verdict.NO_DATA, missing=(name,)) for one in result.checks),
+        )
+
+    rules = [
+        without(one, "histories")
+        if one.rule.id in ("S9", "S12")
+        else without(one, "claims")
+        if one.rule.id == "S21"
+        else one
+        for one in findings.rules
+    ]
+    findings = evolve(findings, rules=tuple(rules))
+    expected = (
+        "o data for S9, S12: give recorded histories of clients (*.jsonl), such as chaos runs write",
+        "o data for S21: give servers with a topic whose partitions consumers have claimed",
+    )
+    for text in (summary(findings), page(findings, [])):
+        assert [line in text for line in expected] == [True, True]
+        assert text.count("o data for") == 2
 
 
 def test_redundancy_of_gossip_is_given_in_both_definitions() -> None:
