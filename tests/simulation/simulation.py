@@ -228,6 +228,7 @@ class Simulation:
                 asking_again_share_min=profile.asking_again_share_min,
             ),
             entries_in_flight_max=profile.entries_in_flight,
+            puts_off_attended=profile.put_off_ms > RaftSettings().put_off_ticks,
             log_memory_bytes_max=LOG_MEMORY_BYTES_MAX,
             reap_interval_ms=REAP_INTERVAL_MS,
             clients=ClientSettings(

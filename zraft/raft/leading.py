@@ -173,10 +173,10 @@ class Leading(Following):
     def _dispensable(self) -> Collection[ServerId]:
         """Return followers that may get the newest entry a little later, together with the next ones.
 
-        A quorum has it without them, and none of their clients waits for it. So a single client's writes cost most servers
-        a round only now and then. Those that stay hold all that was sent to them, and the one of them that answered first
-        is asked again: one that is slow or dead is not waited for twice. All get what they lack within
-        `put_off_ticks_max`.
+        A quorum has it without them, and they have no clients: one would read an older state than another client has told
+        it of. So the writes of one server's clients cost the others a round only now and then. Those that stay hold all
+        that was sent to them, and the one of them that answered first is asked again: one that is slow or dead is not
+        waited for twice. All get what they lack within `put_off_ticks_max`.
         """
         now, settings = self.now, self.settings
         if (
@@ -197,7 +197,7 @@ class Leading(Following):
         spare = len(steady) + 1 - self._majority
         if spare <= 0:
             return ()
-        others = [server for server in steady if server not in origins]
+        others = [server for server in steady if server not in origins and server not in self.attended]
         if self._quickest in others:
             others.remove(self._quickest)
             others.append(self._quickest)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from zraft.raft.election import Election
 from zraft.raft.handover import Handover
@@ -105,6 +105,8 @@ class GroupState:
         self._gap = 0
         self._put_off_at = 0  # tick at which entries were first put off, since all followers got theirs
         self._quickest: ServerId | None = None  # the follower whose answer committed an entry last
+        self.attended: Container[ServerId] = ()
+        """The servers whose clients would see it if entries came to them a little later."""
         self._departures = Departures()
         self.handover: Handover | None = None
 

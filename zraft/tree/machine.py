@@ -107,6 +107,7 @@ class Machine:
     - `feature_level`: in force (`zraft.config.features`); whoever sets it raises it;
     - `digests`: the newest (index, digest as of after that entry), noted when the entry after it begins (D-26);
     - `image_writer`: the one that is open, if any;
+    - `attended`: how many sessions each server has that has some;
     - `wills_dropped`: that could not be carried out (D-19), since this object was made: no part of the state.
 
     `events` collects what `execute` made happen, in ZooKeeper's order; whoever consumes it clears it. What `begin_entry`
@@ -129,6 +130,7 @@ class Machine:
         "_run_handlers",
         "_session_handlers",
         "_tree",
+        "attended",
         "digests",
         "events",
         "image_writer",
@@ -149,6 +151,7 @@ class Machine:
         self._tree = tree = Tree(settings if settings is not None else Settings())
         self.nodes: NodeTable = tree.nodes
         self.sessions: dict[int, Session] = tree.sessions
+        self.attended: dict[ServerId, int] = tree.attended
         self.events: list[Event] = tree.events
         self.origins = Origins()
         self.registry = Registry(limits_of(tree.settings))
@@ -484,6 +487,7 @@ class Machine:
         session = Session(session_id, password, timeout_ms, self._owner, self.position)
         self._tree.digest.dirty_sessions.add(session_id)
         self.sessions[session_id] = session
+        self._arrive()
         return session
 
     def _attach(self, command: Command, zxid: int) -> Session | Code:
@@ -501,7 +505,9 @@ class Machine:
         if session is None or session.password != password:
             return Code.SESSION_EXPIRED
         self._tree.digest.dirty_sessions.add(session_id)
+        self._leave(session)
         session.owner = self._owner
+        self._arrive()
         session.timeout_ms = self.settings.clamped_timeout_ms(timeout_ms)
         session.attach_position = session.write_position = self.position
         return session
@@ -624,6 +630,20 @@ class Machine:
             self._show_members(zxid)
         return Code.OK
 
+    def _arrive(self) -> None:
+        """Count a session more at the server whose batch is executed."""
+        server, attended = self._owner[0], self.attended
+        attended[server] = attended[server] + 1 if server in attended else 1
+
+    def _leave(self, session: Session) -> None:
+        """Count a session less where it is."""
+        server, attended = session.owner[0], self.attended
+        left = attended[server] - 1
+        if left:
+            attended[server] = left
+        else:
+            del attended[server]
+
     def _end_session(self, session: Session, zxid: int) -> None:
         """End a session that is marked and exactly its ephemerals, in the order of their paths; then its will is done."""
         hidden = self._tree.hidden
@@ -633,6 +653,7 @@ class Machine:
             else:
                 self._tree.remove(path, zxid)
         del self.sessions[session.id]
+        self._leave(session)
         self._tree.digest.total -= session.folded
         if session.id in self.registry.owned:
             self.registry.apply(EndOwner(session.id), zxid)

@@ -6,6 +6,7 @@ from peers, so their types are checked too: a wrong one is MARSHALLING_ERROR eve
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from zraft.tree.children import SPLIT_AT, ManyNames, Names
@@ -23,6 +24,7 @@ from zraft.tree.sessions.session import Session
 from zraft.tree.settings import Settings
 from zraft.tree.topic_acls import TopicAcls
 from zraft_core.errors import Code
+from zraft_core.ids import ServerId
 from zraft_core.znodes.acl import (
     ADMIN,
     CREATE,
@@ -79,12 +81,13 @@ class Tree:
     calls. While `journal` is a list, every effect leaves its inverse there, so that a multi can be undone. While nobody
     is there to be told of them, `observed` is false and the frequent commands make no events.
     `mortal` holds the paths of containers and znodes with a time to live; `hidden` see `zraft.tree.hiding`; `topic_acls`
-    knows the znodes whose ACLs are those of topics and consumers.
+    knows the znodes whose ACLs are those of topics and consumers; `attended` counts the sessions of each server.
     """
 
     __slots__ = (
         "_shards",
         "acls",
+        "attended",
         "digest",
         "events",
         "hidden",
@@ -109,6 +112,7 @@ class Tree:
         for _, node in self.nodes.items():
             node.acl = self.acls.hold(node.acl)
         self.sessions: dict[int, Session] = {}
+        self.attended: dict[ServerId, int] = {}
         self.digest = TreeDigest(self.nodes, self.sessions)
         self.events: list[Event] = []
         self.observed = True
@@ -442,6 +446,8 @@ class Tree:
         self.nodes.replace(state.nodes)
         self.sessions.clear()
         self.sessions.update(state.sessions)
+        self.attended.clear()
+        self.attended.update(Counter(session.owner[0] for session in state.sessions.values()))
         self.digest.restart(state.shares)
         self.acls = state.acls
         self.mortal = state.mortal

@@ -105,6 +105,17 @@ def test_entries_for_which_clients_of_a_follower_wait_are_not_put_off() -> None:
     assert written(raft, 1, OTHER, FIRST) == {OTHER: [first, first + 1], FIRST: [first + 1]}
 
 
+def test_entries_are_not_put_off_for_a_follower_that_has_clients() -> None:
+    """One of them may be told of a write by the client whose it was, and look."""
+    raft, first = fast()
+    raft.attended = {ServerId(OTHER): 1}
+    assert written(raft) == {OTHER: [first, first + 1]}
+    raft.attended = {ServerId(OTHER): 1, ServerId(FIRST): 3}
+    answered(raft, OTHER, first + 1)
+    drain(raft)
+    assert written(raft).keys() == {OTHER, FIRST}
+
+
 def test_entries_that_come_seldom_are_not_put_off() -> None:
     raft = leader()
     raft.tick(SETTINGS.put_off_ticks + 1)

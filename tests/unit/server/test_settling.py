@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection
+from typing import Final
 
 import pytest
 from attrs import evolve, frozen
@@ -42,12 +43,23 @@ def _command(rng: random.Random) -> Command:
             return (SET_DATA, path, bytes(rng.randrange(50)), rng.choice((-1, -1, 3)))
 
 
-def _run(seed: int, raft: RaftSettings = DEFAULTS) -> Outcome:
-    """Let clients of all servers write, one alone or two at a time; some of what they ask for fails."""
+SLOW: Final = RaftSettings(
+    commit_told_ticks=3 * WRITE_MS, put_off_ticks=3 * WRITE_MS, put_off_ticks_max=3 * WRITE_MS
+)
+"""A write takes so long here that by default the next one would never come fast enough to be put off."""
+
+
+def _run(seed: int, raft: RaftSettings = DEFAULTS, attended: int = len(DISKS)) -> Outcome:
+    """Let clients of the leader and other servers write, one alone or two at a time; some of what they ask for fails.
+
+    Args:
+        attended: how many servers have clients.
+    """
     rng = random.Random(seed)
     servers = ThreeDrivers(raft)
+    hosts = [servers.leader, *(server for server in DISKS if server != servers.leader)][:attended]
     clients: list[tuple[ServerId, DrivenClient]] = [
-        (server, servers.client(server)) for server in DISKS for _ in range(2)
+        (server, servers.client(server)) for server in sorted(hosts) for _ in range(2)
     ]
     servers.forget()
     for _ in range(ROUNDS):
@@ -86,10 +98,9 @@ def test_what_is_settled_without_a_turn_is_what_a_turn_makes_of_it(
     _assert_alike(settling, turning)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_entries_that_are_put_off_make_no_difference_to_clients(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def put_off(monkeypatch: pytest.MonkeyPatch) -> list[ServerId]:
+    """Every server for which a leader puts an entry off, each time."""
     dispensable = Leading._dispensable
     named: list[ServerId] = []
 
@@ -99,15 +110,35 @@ def test_entries_that_are_put_off_make_no_difference_to_clients(
         return found
 
     monkeypatch.setattr(Leading, "_dispensable", noted)
-    # A write takes so long here that by default the next one would never come fast enough.
-    slow = RaftSettings(
-        commit_told_ticks=3 * WRITE_MS, put_off_ticks=3 * WRITE_MS, put_off_ticks_max=3 * WRITE_MS
-    )
-    putting_off = _run(seed, slow)
-    assert named, "nothing was put off"
-    named.clear()
-    _assert_alike(putting_off, _run(seed, evolve(slow, at_once_bytes_min=1)))
-    assert not named
+    return named
+
+
+@pytest.mark.parametrize("attended", [1, 2])
+@pytest.mark.parametrize("seed", range(4))
+def test_entries_that_are_put_off_make_no_difference_to_clients(
+    seed: int, attended: int, put_off: list[ServerId]
+) -> None:
+    putting_off = _run(seed, SLOW, attended)
+    assert put_off, "nothing was put off"
+    put_off.clear()
+    _assert_alike(putting_off, _run(seed, evolve(SLOW, at_once_bytes_min=1), attended))
+    assert not put_off
+
+
+def test_nothing_is_put_off_for_servers_that_have_clients(put_off: list[ServerId]) -> None:
+    """There a client would read an older state than another one has told it of, for longer than with ZooKeeper."""
+    servers = ThreeDrivers(SLOW)
+    one, other = (server for server in DISKS if server != servers.leader)
+    servers.client(one)
+    put_off.clear()
+    for _ in range(ROUNDS):
+        servers.write(b"")
+    assert set(put_off) == {other}
+    servers.client(other)
+    put_off.clear()
+    for _ in range(ROUNDS):
+        servers.write(b"")
+    assert not put_off
 
 
 def test_only_the_append_of_a_write_takes_a_turn() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.tree.level3 import from_image, image_of
 from tests.unit.tree.scenario import (
     EPHEMERAL,
     ONE,
@@ -113,6 +114,22 @@ def test_attach_moves_the_session_and_the_old_owner_gets_session_moved(scenario:
     assert scenario.attach(scenario.session.id, TWO) is scenario.session
     assert scenario.set_data("/", b"late") is Code.SESSION_MOVED
     assert scenario.set_data("/", b"now", origin=TWO).data == b"now"
+
+
+def test_sessions_are_counted_where_they_are(scenario: Scenario) -> None:
+    machine, first, one, two = scenario.machine, scenario.session, ONE[0], TWO[0]
+    assert machine.attended == {one: 1}
+    second = scenario.new_session(ONE)
+    assert machine.attended == {one: 2}
+    scenario.attach(first.id, TWO)
+    assert machine.attended == {one: 1, two: 1}
+    scenario.attach(first.id, TWO)
+    scenario.attach(second.id, TWO)
+    assert machine.attended == {two: 2}
+    assert from_image(image_of(machine)).attended == {two: 2}
+    scenario.by_leader(expire_command(first))
+    scenario.by_leader(expire_command(second))
+    assert machine.attended == {}
 
 
 def test_session_of_an_older_boot_of_the_same_server_is_somebody_elses(scenario: Scenario) -> None:

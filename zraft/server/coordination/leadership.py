@@ -9,6 +9,7 @@ Pure. Source: rules D-2, D-5, D-11 and D-12 in docs/explanation/rules.md.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from math import inf
 from typing import Final
 
@@ -83,6 +84,7 @@ class Leadership:
         self.topics = RegistryKeeper(me, machine.registry, now_ms)
         self._reaper = Reaper(settings.reap_interval_ms, run_ms)
         self._anticipation = Anticipation(settings.origin.asking_again_share_min)
+        self._attended: Container[ServerId] = () if settings.puts_off_attended else machine.attended
         self._asked: frozenset[ServerId] | None = None
         """The servers whose clients wait for the newest entry; None once it is committed, and if nobody's do."""
         self._proposed = 0
@@ -206,6 +208,7 @@ class Leadership:
                 count += len(own)
             payload = pack_entry(log_time, wall_ms, blobs)
             self._proposals.add(len(payload), count)
+            raft.attended = self._attended
             index = raft.propose(payload, count, origins)
             assert index is not None, "a leader with few uncommitted entries refused a bounded one"
             self._asked, self._proposed, self._proposed_at = origins, index, self._clock.now
