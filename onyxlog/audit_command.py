@@ -165,14 +165,14 @@ def _audit(
     from onyxlog.audits.report.files import write
     from onyxlog.audits.report.findings import as_json
     from onyxlog.audits.report.terminal import show
-    from onyxlog.audits.running import Asked, look, run
+    from onyxlog.audits.running import Asked, is_small, look, run
     from onyxlog.audits.session import SessionSettings, close_session, open_session
 
     asked = Asked(paths=paths, rules=rules, results=results, tables=tables, costs=costs, one_copy=one_copy)
     check_place(out, "--out")
     measurements = look(asked)
     with _bar() as progress, ExitStack() as stack:
-        spark = open_session(SessionSettings(master=master, memory=memory))
+        spark = open_session(SessionSettings(master=master, memory=memory, brief=is_small(asked)))
         stack.callback(close_session, spark)
         findings = run(spark, asked, measurements, now=lambda: datetime.now(UTC), progress=progress)
     write(findings, out)

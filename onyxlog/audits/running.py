@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
@@ -21,12 +23,16 @@ from onyxlog.audits.places import check_place
 from onyxlog.audits.report.findings import Findings, rule_results
 from onyxlog.audits.rules.catalogue import RULES
 from onyxlog.audits.rules.check import Rule
-from onyxlog.audits.source.directories import find
+from onyxlog.audits.source.directories import Found, find
 from onyxlog.audits.thesis_tables import thesis_tables
 from zraft import __version__
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+SMALL_BYTES: Final = 64 << 20
+"""A log of some 600,000 commands as three servers write it."""
 
 
 @frozen(kw_only=True)
@@ -63,6 +69,24 @@ def look(asked: Asked) -> Measurements:
     if asked.tables is not None:
         check_place(asked.tables, "--tables")
     return read_measurements(asked.results) if asked.results else Measurements()
+
+
+def is_small(asked: Asked) -> bool:
+    """Return whether all that is read is so little that starting takes longer than reading."""
+    found = find(asked.paths, damaged_too=True) if asked.paths else Found()
+    of_servers = (
+        os.path.join(folder, name)
+        for one in found.servers
+        for folder, _, names in os.walk(one.path)
+        for name in names
+    )
+    left = SMALL_BYTES
+    for file in chain(of_servers, found.recordings, found.histories):
+        with suppress(FileNotFoundError):  # a running server has removed it
+            left -= os.stat(file).st_size
+        if left < 0:
+            return False
+    return True
 
 
 def run(

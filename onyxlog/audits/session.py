@@ -38,6 +38,7 @@ LOCAL: Final = "127.0.0.1"
 PROGRESS_INTERVAL_S: Final = 0.25
 _SCRATCH: Final = "spark.zraft.scratch"
 """The setting in which a session notes its own directory, so that it can be removed at the end."""
+BRIEFLY: Final = " -XX:TieredStopAtLevel=1"
 STOP_TIMEOUT_S: Final = 10.0
 
 _LOGGING: Final = """\
@@ -62,12 +63,14 @@ class SessionSettings:
         master: as Spark names it: `local[*]`, `local[2]`, `spark://HOST:PORT`.
         memory: of the JVM (and of each executor), such as `2g`; Python's tasks are beside it.
         partitions: of shuffles.
+        brief: whether the session lasts for less than a minute: the JVM compiles quickly then, and not well.
         more: settings of Spark's own, passed unchanged.
     """
 
     master: str = "local[*]"
     memory: str = "2g"
     partitions: int = 8
+    brief: bool = False
     name: str = "zraft audit"
     more: Mapping[str, str] = Factory(dict)
 
@@ -127,7 +130,7 @@ def open_session(settings: SessionSettings) -> SparkSession:
     scratch = tempfile.mkdtemp(prefix="zraft-audit-")
     logging = Path(scratch, "log4j2.properties")
     logging.write_text(_LOGGING)
-    options = f"-Dlog4j2.configurationFile={logging.as_uri()}"
+    options = f"-Dlog4j2.configurationFile={logging.as_uri()}{BRIEFLY if settings.brief else ''}"
     found: dict[str, str] = {
         "spark.app.name": settings.name,
         "spark.master": settings.master,

@@ -97,8 +97,10 @@ def load(
     names = (
         [name for name in TABLES if wanted is None or name not in LARGE or name in wanted] if paths else []
     )
-    read_here = {*names, ENTRY_PAYLOADS.name} if names else set()
-    frames = frames_of_rows(spark, measured, ALL_TABLES.keys() - read_here)
+    others = ALL_TABLES.keys() - ({*names, ENTRY_PAYLOADS.name} if names else set())
+    if not any(measured.values()):
+        others -= measured.keys()  # S22 alone reads them, which has nothing to judge then
+    frames = frames_of_rows(spark, measured, others)
     read: tuple[TableRead, ...] = ()
     damage = Damaged()
     if names:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from onyxlog.audits import session
+from onyxlog.audits import running, session
 from onyxlog.main import main
 from zraft.storage.directory import DataDirectory
 from zraft.storage.filesystem import RealFileSystem
@@ -102,6 +102,18 @@ def test_places_are_looked_at_before_spark_starts(data: Path, line: str, said: s
     result = run(line)
     assert result.exit_code == 2, result.output
     assert said in result.output
+
+
+def test_a_session_is_brief_if_there_is_little_to_read(
+    generated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Log segments, snapshots and journals of all three servers count."""
+    everything = sum(file.stat().st_size for file in generated.rglob("*") if file.is_file())
+    asked = running.Asked(paths=(str(generated),), rules=())
+    monkeypatch.setattr(running, "SMALL_BYTES", everything)
+    assert running.is_small(asked)
+    monkeypatch.setattr(running, "SMALL_BYTES", everything - 1)
+    assert not running.is_small(asked)
 
 
 def test_a_place_that_may_not_be_written_to_is_told(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
