@@ -14,16 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from attrs import frozen
-from pyspark import cloudpickle
 
 from onyxlog.audits.source.batching import batches
 from onyxlog.audits.source.options import Options
 from onyxlog.audits.source.plan import Piece, read_piece
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 ROW_GROUP_ROWS: Final = 1 << 17
@@ -59,6 +57,8 @@ def decode(spark: SparkSession, tasks: Sequence[DecodingTask]) -> list[Decoded]:
 
 def decoded(task: DecodingTask, clock: Callable[[], float] = time.perf_counter) -> Decoded:
     """Decode on an executor. A file is there when all of it is: a task that Spark repeats leaves the same file."""
+    import pyarrow.parquet as pq
+
     began, cpu_began = clock(), time.process_time()
     made = f"{task.file}.{uuid.uuid4().hex}"
     table = task.options.table
@@ -78,6 +78,8 @@ def decoded(task: DecodingTask, clock: Callable[[], float] = time.perf_counter) 
 
 def frame_of(spark: SparkSession, options: Options, parts: Sequence[tuple[Piece, ...]]) -> DataFrame:
     """Return a table that is decoded whenever it is read, and kept nowhere: a task for each part."""
+    from pyspark import cloudpickle
+
     tasks = [(cloudpickle.dumps((options, part)),) for part in parts]
     asked = spark.createDataFrame(spark.sparkContext.parallelize(tasks, len(tasks)), "task BINARY")
     return asked.mapInArrow(_rows_of_tasks, options.ddl)
@@ -92,6 +94,8 @@ def _rows_of_tasks(asked: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _row_groups(found: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    import pyarrow as pa
+
     some: list[pa.RecordBatch] = []
     count = 0
     for batch in found:

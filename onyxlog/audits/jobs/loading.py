@@ -11,6 +11,7 @@ from attrs import frozen
 
 from onyxlog.audits.costs import Cost, Meter
 from onyxlog.audits.jobs.auditing import Progress, no_progress
+from onyxlog.audits.jobs.decoding import Decoded, DecodingTask, decode, frame_of
 from onyxlog.audits.jobs.tables import ALL_TABLES, ENTRY_PAYLOADS
 from onyxlog.audits.measurements import Measurements
 from onyxlog.audits.rules.damage import Damaged, damaged
@@ -88,7 +89,6 @@ def load(
         AuditError: nothing of ours is below the paths.
         StorageError: it cannot be read.
     """
-    from onyxlog.audits.jobs.decoding import frame_of
     from onyxlog.audits.jobs.frames import frames_of_rows, registered
 
     progress(0, 1, "looking at the logs")
@@ -159,7 +159,6 @@ def _decoded(
     meter: Meter | None,
 ) -> tuple[TableRead, ...]:
     """Decode into a directory of each table, and return what was read, in the order of `names`."""
-    from onyxlog.audits.jobs.decoding import Decoded, DecodingTask, decode
     from onyxlog.audits.session import ProgressReporter
 
     tasks = []
