@@ -38,7 +38,6 @@ LOCAL: Final = "127.0.0.1"
 PROGRESS_INTERVAL_S: Final = 0.25
 _SCRATCH: Final = "spark.zraft.scratch"
 """The setting in which a session notes its own directory, so that it can be removed at the end."""
-BRIEFLY: Final = " -XX:TieredStopAtLevel=1"
 STOP_TIMEOUT_S: Final = 10.0
 
 _LOGGING: Final = """\
@@ -130,7 +129,7 @@ def open_session(settings: SessionSettings) -> SparkSession:
     scratch = tempfile.mkdtemp(prefix="zraft-audit-")
     logging = Path(scratch, "log4j2.properties")
     logging.write_text(_LOGGING)
-    options = f"-Dlog4j2.configurationFile={logging.as_uri()}{BRIEFLY if settings.brief else ''}"
+    options = java_options(settings, logging)
     found: dict[str, str] = {
         "spark.app.name": settings.name,
         "spark.master": settings.master,
@@ -169,6 +168,13 @@ def open_session(settings: SessionSettings) -> SparkSession:
         spark.sparkContext.addPyFile(str(packed(Path(scratch))))
     register(spark)
     return spark
+
+
+def java_options(settings: SessionSettings, logging: Path) -> str:
+    """Return the options of the JVM, which logs as the file `logging` says."""
+    configured = f"-Dlog4j2.configurationFile={logging.as_uri()}"
+    # The second compiler would still be at work when a brief session ends.
+    return f"{configured} -XX:TieredStopAtLevel=1" if settings.brief else configured
 
 
 def packed(directory: Path) -> Path:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Collection
 from typing import Any
 
 import pytest
 from attrs import evolve
 
+from tests.put_off import noted_put_off
 from tests.simulation.client_checks import KINDS
 from tests.simulation.connections import ConnectedProcess, ConnectedSimulation
 from tests.simulation.directed import Scene
@@ -20,12 +20,10 @@ from tests.simulation.scenarios import CLUSTER
 from tests.simulation.simulation import Report, Simulation
 from tests.simulation.topics import KINDS as TOPIC_KINDS
 from zraft.groups.snapshots.snapshots import Snapshots
-from zraft.raft.leading import Leading
 from zraft.raft.settings import RaftSettings
 from zraft.server.coordination import reconciliation
 from zraft.server.coordination.group import CoordinationGroup
 from zraft.server.engine.driver import Driver
-from zraft_core.ids import ServerId
 
 QUICK_SEEDS = range(40)
 
@@ -68,15 +66,7 @@ def test_same_seed_is_the_same_run_byte_for_byte() -> None:
 
 def test_leaders_of_some_seeds_put_entries_off_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """The network of the others is too slow for that."""
-    dispensable = Leading._dispensable
-    put_off: list[ServerId] = []
-
-    def noted(core: Leading) -> Collection[ServerId]:
-        found = dispensable(core)
-        put_off.extend(found)
-        return found
-
-    monkeypatch.setattr(Leading, "_dispensable", noted)
+    put_off = noted_put_off(monkeypatch)
     seed = next(seed for seed in QUICK_SEEDS if roll(seed).put_off_ms > RaftSettings().put_off_ticks)
     Simulation(seed).run()
     assert len(put_off) >= 20

@@ -69,7 +69,7 @@ def no_progress(done: int, of: int, what: str) -> None:
 
 
 JOBS_AT_ONCE: Final = 4
-"""How many jobs are under way: Spark plans some while tasks of others keep all cores busy."""
+"""The most jobs that run at a time. Spark plans some while tasks of others keep all cores busy."""
 
 
 def audit(

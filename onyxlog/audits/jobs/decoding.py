@@ -10,7 +10,7 @@ import os
 import pickle
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -30,7 +30,7 @@ ROW_GROUP_ROWS: Final = 1 << 17
 
 @frozen
 class DecodingTask:
-    """What one task decodes: pieces of one table, into `file`."""
+    """A task: it decodes pieces of one table into `file`."""
 
     options: Options
     pieces: tuple[Piece, ...]
@@ -39,7 +39,7 @@ class DecodingTask:
 
 @frozen
 class Decoded:
-    """What a task decoded: rows of a table, in so many seconds, of which it computed for `cpu_s`."""
+    """The rows that a task decoded. It took so many seconds, and computed for `cpu_s` of them."""
 
     table: str
     rows: int
@@ -55,11 +55,11 @@ def decode(spark: SparkSession, tasks: Sequence[DecodingTask]) -> list[Decoded]:
     return found
 
 
-def decoded(task: DecodingTask, clock: Callable[[], float] = time.perf_counter) -> Decoded:
+def decoded(task: DecodingTask) -> Decoded:
     """Decode on an executor. A file is there when all of it is: a task that Spark repeats leaves the same file."""
     import pyarrow.parquet as pq
 
-    began, cpu_began = clock(), time.process_time()
+    began, cpu_began = time.perf_counter(), time.process_time()
     made = f"{task.file}.{uuid.uuid4().hex}"
     table = task.options.table
     rows = 0
@@ -73,7 +73,7 @@ def decoded(task: DecodingTask, clock: Callable[[], float] = time.perf_counter) 
         os.replace(made, task.file)
     finally:
         Path(made).unlink(missing_ok=True)
-    return Decoded(table.name, rows, clock() - began, time.process_time() - cpu_began)
+    return Decoded(table.name, rows, time.perf_counter() - began, time.process_time() - cpu_began)
 
 
 def frame_of(spark: SparkSession, options: Options, parts: Sequence[tuple[Piece, ...]]) -> DataFrame:

@@ -29,13 +29,17 @@ COMPILED_ROWS: Final = 1_000_000
 PAYLOADS: Final = Options(
     paths=(), table=TABLES["entries"], entries=LIVE, group=0, payloads=True, damage=STOP
 )
-"""How the table `entry_payloads` is read."""
+"""The options with which the table `entry_payloads` is read."""
 LARGE: Final = frozenset({"commands", "multicast", "claims", "deliveries", "replica_digests", "histories"})
 """Tables that are decoded for rules alone: of everything else in a report, only latencies need them."""
 
 
-Planned = tuple[Options, Sequence[tuple[Piece, ...]]]
-"""How a table is read: by tasks, of which each reads some pieces."""
+@frozen
+class Planned:
+    """A table that will be read: each task reads the pieces of one part."""
+
+    options: Options
+    parts: tuple[tuple[Piece, ...], ...]
 
 
 @frozen(kw_only=True)
@@ -111,7 +115,7 @@ def load(
         for one in read:
             frames[one.table] = spark.read.schema(TABLES[one.table].ddl).parquet(str(directory / one.table))
             counts[one.table] = one.rows
-        frames[ENTRY_PAYLOADS.name] = frame_of(spark, *payloads)
+        frames[ENTRY_PAYLOADS.name] = frame_of(spark, payloads.options, payloads.parts)
         counts[ENTRY_PAYLOADS.name] = counts["entries"]
         damage = _damage(directory)
     for name, condition in damage.conditions().items():
@@ -145,7 +149,7 @@ def _planned(paths: Sequence[str], tables: Sequence[Options]) -> list[Planned]:
 
     pieces = plan_together(tables, find(paths, damaged_too=True))
     return [
-        (options, [*shared_out(some, options.segments_per_partition)] or [()])
+        Planned(options, tuple(shared_out(some, options.segments_per_partition)) or ((),))
         for options, some in zip(tables, pieces, strict=True)
     ]
 
@@ -162,13 +166,13 @@ def _decoded(
     from onyxlog.audits.session import ProgressReporter
 
     tasks = []
-    for options, parts in planned:
-        target = directory / options.table.name
+    for table in planned:
+        target = directory / table.options.table.name
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)
         tasks += [
-            DecodingTask(options, part, str(target / f"part-{number:05d}.parquet"))
-            for number, part in enumerate(parts)
+            DecodingTask(table.options, part, str(target / f"part-{number:05d}.parquet"))
+            for number, part in enumerate(table.parts)
         ]
     progress(0, len(tasks), "reading")
     end = None if meter is None else meter.measured()

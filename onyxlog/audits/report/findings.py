@@ -72,7 +72,7 @@ class Findings:
 
     @property
     def needed(self) -> Mapping[str, tuple[str, ...]]:
-        """What to record and give so that rules without data can be judged: each with the ids of its rules."""
+        """The data that rules without any need, in words, each with the ids of these rules."""
         found: dict[str, dict[str, None]] = {}
         for result in self.rules:
             if result.verdict is Verdict.NO_DATA:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -105,14 +106,21 @@ def test_places_are_looked_at_before_spark_starts(data: Path, line: str, said: s
 
 
 def test_a_session_is_brief_if_there_is_little_to_read(
-    generated: Path, monkeypatch: pytest.MonkeyPatch
+    generated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Log segments, snapshots and journals of all three servers count."""
-    everything = sum(file.stat().st_size for file in generated.rglob("*") if file.is_file())
-    asked = running.Asked(paths=(str(generated),), rules=())
-    monkeypatch.setattr(running, "SMALL_BYTES", everything)
+    """Log segments, snapshots and journals of all three servers count, but for what a running server has reserved."""
+    data = tmp_path / "data"
+    shutil.copytree(generated, data)
+    newest = [max((server / "wal").iterdir()) for server in data.iterdir()]
+    assert len(newest) == 3
+    for segment in newest:
+        os.truncate(segment, 64 << 20)
+    counted = sum(file.stat().st_size for file in data.rglob("*") if file.is_file() and file not in newest)
+    assert counted > 0
+    asked = running.Asked(paths=(str(data),), rules=())
+    monkeypatch.setattr(running, "SMALL_BYTES", counted)
     assert running.is_small(asked)
-    monkeypatch.setattr(running, "SMALL_BYTES", everything - 1)
+    monkeypatch.setattr(running, "SMALL_BYTES", counted - 1)
     assert not running.is_small(asked)
 
 

@@ -26,6 +26,16 @@ def test_the_archive_holds_all_that_tasks_import(tmp_path: Path) -> None:
     assert [file for file in files if not file.startswith(str(archive))] == []
 
 
+def test_java_compiles_for_a_short_run_in_brief_sessions_alone(tmp_path: Path) -> None:
+    logging = tmp_path / "log4j2.properties"
+    lasting = session.java_options(session.SessionSettings(), logging)
+    assert lasting == f"-Dlog4j2.configurationFile=file://{logging}"
+    assert (
+        session.java_options(session.SessionSettings(brief=True), logging)
+        == f"{lasting} -XX:TieredStopAtLevel=1"
+    )
+
+
 def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(session, "SHIPPED", ("onyxlog", "no_such_package"))
     with pytest.raises(AuditError, match="no_such_package"):

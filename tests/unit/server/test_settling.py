@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
 from typing import Final
 
 import pytest
 from attrs import evolve, frozen
 
+from tests.put_off import noted_put_off
 from tests.unit.server.calls import DEFAULTS, DISKS, DrivenClient, ThreeDrivers
-from zraft.raft.leading import Leading
 from zraft.raft.settings import RaftSettings
 from zraft.server.engine import driver as driver_module
 from zraft_core.ids import ServerId
@@ -100,17 +99,7 @@ def test_what_is_settled_without_a_turn_is_what_a_turn_makes_of_it(
 
 @pytest.fixture
 def put_off(monkeypatch: pytest.MonkeyPatch) -> list[ServerId]:
-    """Every server for which a leader puts an entry off, each time."""
-    dispensable = Leading._dispensable
-    named: list[ServerId] = []
-
-    def noted(core: Leading) -> Collection[ServerId]:
-        found = dispensable(core)
-        named.extend(found)
-        return found
-
-    monkeypatch.setattr(Leading, "_dispensable", noted)
-    return named
+    return noted_put_off(monkeypatch)
 
 
 @pytest.mark.parametrize("attended", [1, 2])

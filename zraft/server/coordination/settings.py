@@ -30,7 +30,7 @@ class CoordinationSettings:
     """The names in `tree` to which the operator gave a value; a default that is not in force is not reported."""
     entry_bytes_max: int = 512 * 1024
     puts_off_attended: bool = False
-    """Whether entries are put off for servers that have clients, too. Simulators do that, whose clients are everywhere."""
+    """True puts entries off for servers that have clients, too. Simulators do that, as their clients are everywhere."""
     entries_in_flight_max: int = 1
     """With this many uncommitted entries a leader lets commands gather: fuller entries cost less per command."""
     reap_interval_ms: int = 60_000
