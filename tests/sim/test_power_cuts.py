@@ -67,6 +67,11 @@ def test_a_power_cut_at_one_step_in_many_loses_nothing(part: int) -> None:
         judge(cut)
 
 
+def test_a_leader_that_ends_its_log_with_a_noop_is_waited_for() -> None:
+    """The script once waited for ever for members that had applied one entry more than the last command."""
+    judge(Cut(ServerId(1), 0, 50, Trouble.DIE_AFTER))
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("trouble", TROUBLES, ids=[trouble.name for trouble in TROUBLES])
