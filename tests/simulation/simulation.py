@@ -74,8 +74,8 @@ from zraft.tree import machine as machine_module
 from zraft.tree import node as node_module
 from zraft.tree import znodes as znodes_module
 from zraft.tree.commands import ordinary, truncation
-from zraft.tree.image import reader as image_reader_module
 from zraft.tree.image import writer as image_writer_module
+from zraft.tree.image import znodes_reader as znodes_reader_module
 from zraft.tree.machine import Machine
 from zraft.tree.settings import Settings
 from zraft_core.errors import Code, StorageError
@@ -126,7 +126,7 @@ HASHING: Final = (
     ordinary,
     ordinary_reads,
     image_writer_module,
-    image_reader_module,
+    znodes_reader_module,
 )
 """They spread znodes by `hash(path)`, which differs between processes, and images show the order: not here."""
 

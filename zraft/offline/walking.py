@@ -18,7 +18,7 @@ from attrs import Factory, define, frozen
 
 from zraft.config.features import FEATURE_LEVEL_MIN
 from zraft.offline.errors import OfflineError
-from zraft.tree.digest import MODULUS, record_hash
+from zraft.tree.digest import MODULUS, item_hash
 from zraft.tree.image.layout import ACL, DIGEST_BYTES, END, FORMAT, HEAD, ZNODE
 from zraft.tree.image.reader import ImageReader
 from zraft.tree.image.small_items import small_shares
@@ -219,7 +219,7 @@ class Walk:
                 number = self._acl_numbers[acl] = len(self._acl_numbers) + 1
                 self._feed((ACL, number, acl))
         record = (ZNODE, path, data, number, *numbers)
-        self._shares += record_hash(path, data, acl, record)
+        self._shares += item_hash("node", path, data, acl, *record[4:])
         self._feed(record)
 
     def _feed(self, record: tuple[Any, ...]) -> None:

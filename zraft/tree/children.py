@@ -217,8 +217,7 @@ class ManyNames(Collection[str]):
         self.first = first
         self.name_bytes = 0
         """UTF-8 bytes of all names that are to be seen, so that the size of a listing is known beforehand."""
-        for name in names:
-            self.add(name)
+        self.extend(names)
 
     def __len__(self) -> int:
         return self._visible.count + self._others_count
@@ -259,6 +258,21 @@ class ManyNames(Collection[str]):
             return
         else:
             self._visible.add(number, name, size)
+        self.name_bytes += size
+
+    def extend(self, names: Iterable[str]) -> None:
+        """Add names that are not there yet."""
+        others, count, size = self._others, 0, 0
+        for name in names:
+            if len(name) >= NUMBER_DIGITS and (number := number_of(name)) >= 0:
+                self._asked, self._asked_number = name, number
+                self.add(name)
+            else:
+                encoded = name.encode()
+                others[crc32(encoded) % _SHARDS].add(name)
+                count += 1
+                size += len(encoded)
+        self._others_count += count
         self.name_bytes += size
 
     def add_numbered(self, number: int, name: str) -> bool:

@@ -70,11 +70,6 @@ def node_hash(path: str, node: Znode) -> int:
     return _number(blake2b(packed, digest_size=16).digest(), "big")
 
 
-def record_hash(path: str, data: bytes | None, acl: Acl, record: tuple[Any, ...]) -> int:
-    """Return `node_hash` of the znode that a record of an image describes, without building it anew."""
-    return _number(blake2b(_pack(("node", path, data, acl, *record[4:])), digest_size=16).digest(), "big")
-
-
 def session_hash(session: Session) -> int:
     """Return a session's share of the digest."""
     # Ephemerals follow from the znodes' owners.

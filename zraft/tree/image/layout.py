@@ -21,7 +21,7 @@ files of two servers differ while their digests, 16 bytes at the end, are equal 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 FORMAT: Final = 1
 
@@ -36,3 +36,9 @@ GHOST: Final = 7
 REGISTRY: Final = 8
 
 DIGEST_BYTES: Final = 16
+
+
+def shown(value: Any) -> str:
+    """Return a value for a message: short, whatever it is."""
+    text = repr(value)
+    return text if len(text) <= 200 else text[:200] + "..."
