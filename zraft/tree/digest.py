@@ -16,13 +16,16 @@ import msgpack
 from zraft.tree.children import ManyNames
 from zraft.tree.node import NodeTable, Znode
 from zraft.tree.sessions.session import Session
-from zraft_core.znodes.acl import Acl
 
 MODULUS: Final = 2**128
 DIRTY_MAX: Final = 65_536
-"""Marks kept before `relieve` works them off: bounds their memory and the stall of the next digest."""
+"""With more marks than this no digest is noted, as it would stall the server, and each entry works off `FOLD_BATCH`."""
 FOLD_BATCH: Final = 1_000
-"""Items hashed per `relieve` when there are too many: more than an entry usually marks, and about 3 ms."""
+"""Items hashed in an entry when there are many: more than an entry usually marks, and about 3 ms."""
+FOLD_MAX: Final = 8_000
+"""Items hashed in an entry at most: about 20 ms."""
+MARKS_MAX: Final = 2**20
+"""Marks above this are worked off at once, also while a server is behind: it bounds their memory."""
 DIGEST_EVERY: Final = 1_024
 """A digest is noted after each entry whose index is a multiple of this (D-26).
 
@@ -103,10 +106,12 @@ class ToldMarks(set[_T]):
         super().add(mark)
 
 
-def _due(marks: int, entries_left: int) -> int:
+def _due(marks: int, entries_left: int, *, behind: bool) -> int:
     """Return how many of the marks are to be worked off in this entry."""
-    due = (marks - PENDING_AT_POINT) // entries_left
-    return max(due, FOLD_BATCH) if marks > DIRTY_MAX else due
+    due = 0
+    if not behind:
+        due = max((marks - PENDING_AT_POINT) // entries_left, FOLD_BATCH if marks > DIRTY_MAX else 0)
+    return max(min(due, FOLD_MAX), marks - MARKS_MAX)
 
 
 class TreeDigest:
@@ -150,15 +155,16 @@ class TreeDigest:
         self.dirty_sessions = set()
         self.total = total
 
-    def relieve(self, entries_left: int) -> None:
+    def relieve(self, entries_left: int, *, behind: bool) -> None:
         """Work off a bounded number of marks; called once per entry, of which `entries_left` still begin before a point.
 
-        So that few are left at the point, and as late as that allows: what changes often is hashed once.
+        So that few are left at the point, and as late as that allows: what changes often is hashed once. If the server is
+        `behind`, entries wait to be applied, and maybe clients for them: then hashing waits.
         """
         if len(self.dirty_nodes) > PENDING_AT_POINT:
-            self._fold_nodes(_due(len(self.dirty_nodes), entries_left))
+            self._fold_nodes(_due(len(self.dirty_nodes), entries_left, behind=behind))
         if len(self.dirty_sessions) > PENDING_AT_POINT:
-            self._fold_sessions(_due(len(self.dirty_sessions), entries_left))
+            self._fold_sessions(_due(len(self.dirty_sessions), entries_left, behind=behind))
 
     @property
     def pending(self) -> int:

@@ -32,7 +32,7 @@ from zraft.tree.commands.topics import change_topics, limits_of
 from zraft.tree.commands.truncation import drain, forget_hidden, truncate
 from zraft.tree.commands.upsert import add, put
 from zraft.tree.commands.wills import carry_out, register_will
-from zraft.tree.digest import DIGEST_EVERY, DIGESTS_KEPT, TreeDigest
+from zraft.tree.digest import DIGEST_EVERY, DIGESTS_KEPT, DIRTY_MAX, PENDING_AT_POINT, TreeDigest
 from zraft.tree.hiding import Hidden, is_hidden
 from zraft.tree.image.reader import ImageState
 from zraft.tree.image.small_items import small_items, small_shares
@@ -113,8 +113,9 @@ class Machine:
     `events` collects what `execute` made happen, in ZooKeeper's order; whoever consumes it clears it. What `begin_entry`
     took out of memory (D-20) is told with the first command after it, at whose zxid nobody has been answered yet. While
     `observed` is false, whoever consumes them has nobody to tell of them, and few are made. `watched` are the paths of
-    which somebody has to be told, as long as it is known by path; None: everything may have to be told. Both are no part
-    of the state.
+    which somebody has to be told, as long as it is known by path; None: everything may have to be told. While `answered`
+    is false, nobody waits for what `execute` returns, and a multi returns (). While `behind` is true, entries wait to be
+    applied, and what can be done later is. All four are no part of the state.
     """
 
     __slots__ = (
@@ -123,6 +124,7 @@ class Machine:
         "_leader_handlers",
         "_next_zxid",
         "_noted_index",
+        "_once_handlers",
         "_origin_handlers",
         "_owner",
         "_part_handlers",
@@ -130,7 +132,9 @@ class Machine:
         "_run_handlers",
         "_session_handlers",
         "_tree",
+        "answered",
         "attended",
+        "behind",
         "digests",
         "events",
         "image_writer",
@@ -163,6 +167,8 @@ class Machine:
         self.image_writer: ImageWriter | None = None
         self.wills_dropped = 0
         self.watched: Watched | None = None
+        self.answered = True
+        self.behind = False
         self.set_members(members)
         self._next_zxid = zxid_after(0, 0)
         self._set_handlers()
@@ -230,6 +236,10 @@ class Machine:
         if self._feature_level >= LEVEL_OF_ACCESS:
             self._part_handlers |= {SET_ACL: tree.set_acl}
         self._session_handlers = writes | of_sessions
+        # What a numbered command came to is a part of the state, whoever waits for it.
+        self._once_handlers = self._session_handlers | {
+            MULTI: partial(execute_multi, tree, self._part_handlers)
+        }
         self._origin_handlers = of_origins
 
     @property
@@ -327,7 +337,7 @@ class Machine:
             self._tree.log_time = log_time_ms
         if wall_time_ms.__class__ is int and 0 <= wall_time_ms <= _INT64_MAX:
             self._tree.wall_time = wall_time_ms
-        self._tree.digest.relieve(-index % DIGEST_EVERY + 1)
+        self._tree.digest.relieve(-index % DIGEST_EVERY + 1, behind=self.behind)
         if self._tree.hidden:
             drain(self._tree)
 
@@ -461,12 +471,12 @@ class Machine:
     # -- commands of sessions, origins and leaders
 
     def _multi(self, command: Command, zxid: int) -> object:
-        return execute_multi(self._tree, self._part_handlers, command, zxid)
+        return execute_multi(self._tree, self._part_handlers, command, zxid, answered=self.answered)
 
     def _once(self, command: Command, zxid: int) -> Outcome | Code:
         session = self._tree.session
         assert session is not None, "a run without a session was given a numbered command"
-        return execute_once(session, self._tree.digest, self._session_handlers, command, zxid, self.position)
+        return execute_once(session, self._tree.digest, self._once_handlers, command, zxid, self.position)
 
     def _create_session(self, command: Command, zxid: int) -> Session | Code:
         try:
@@ -727,9 +737,13 @@ class Machine:
         recount(self._tree)
 
     def _note_digest(self) -> None:
-        """Remember the digest of the complete entry `index` if it is a point. Twice changes nothing."""
+        """Remember the digest of the complete entry `index` if it is a point. Twice changes nothing.
+
+        A point is passed over if there is too much to hash, as in a long replay and after it: another one is near.
+        """
         index = self.index
-        if index % DIGEST_EVERY == 0 and index != self._noted_index:
+        marks_max = PENDING_AT_POINT if self.behind else DIRTY_MAX
+        if index % DIGEST_EVERY == 0 and index != self._noted_index and self.undigested <= marks_max:
             self._noted_index = index
             self.digests.append((index, self.digest()))
 

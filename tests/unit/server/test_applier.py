@@ -20,14 +20,17 @@ from zraft.groups.identity import CopiedDirectoryError
 from zraft.server.clients import table as clients_module
 from zraft.server.clients.table import TOLD_PER_PART
 from zraft.server.coordination.expiry import SessionExpiry
+from zraft.tree.node import Znode
 from zraft_core.errors import Code
 from zraft_core.wire.client_requests import AddWatch
 from zraft_core.wire.opcodes import Opcode
 from zraft_core.znodes.events import AddWatchMode
+from zraft_core.znodes.stat import Stat
 from zraft_core.znodes.txn import (
     CLOSE_SESSION,
     CREATE_SESSION,
     DELETE,
+    MULTI,
     REGISTER,
     SET_DATA,
     Command,
@@ -300,3 +303,30 @@ def test_what_a_client_is_told_before_an_event_counts_for_what_it_takes(
         found += server.driver.applier.halfway
         told += sum(one["type"] == "event" and one["path"] != "/log" for one in client.taken())
     assert found == pieces
+
+
+def test_results_of_a_multi_are_made_only_for_a_client_of_this_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Znode] = []
+    stat = Znode.stat
+
+    def noted(node: Znode) -> Stat:
+        made.append(node)
+        return stat(node)
+
+    monkeypatch.setattr(Znode, "stat", noted)
+    server = OneServer()
+    server.other_server((0, [(CREATE_SESSION, TIMEOUT_MS, b"q" * 16)]))
+    server.run()
+    (other,) = server.machine.sessions
+    multi = (MULTI, (create("/a"), (SET_DATA, "/a", b"1", 0)))
+    server.other_server((other, [multi]))
+    server.run()
+    assert "/a" in server.machine.nodes
+    assert not made
+    client = server.attached()
+    client.send(client.codec.write((MULTI, ((DELETE, "/a", -1), create("/b"), create("/b/c")))))
+    server.run()
+    assert "/b/c" in server.machine.nodes
+    assert len(made) == 2, "a created znode each"

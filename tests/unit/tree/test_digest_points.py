@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from tests.unit.tree.scenario import ONE, THREE, TWO, Scenario
-from zraft.tree.digest import DIGEST_EVERY, DIGESTS_KEPT, PENDING_AT_POINT
+from zraft.tree import digest
+from zraft.tree import machine as machine_module
+from zraft.tree.digest import DIGEST_EVERY, DIGESTS_KEPT, FOLD_BATCH, PENDING_AT_POINT
 from zraft.tree.image.reader import ImageReader
 from zraft.tree.image.writer import ImageWriter
 from zraft.tree.machine import Machine
@@ -128,3 +132,76 @@ def test_what_changes_in_every_entry_is_hashed_rarely() -> None:
         machine.begin_run(scenario.session.id, ())
         machine.execute((SET_DATA, "/counter", b"", -1))
     assert scenario.node("/counter").folded == share
+
+
+def create_many(scenario: Scenario, count: int, per_entry: int = 50) -> None:
+    """Each znode is new; entries have `per_entry` of them."""
+    machine = scenario.machine
+    for _ in range(0, count, per_entry):
+        scenario.batch()
+        machine.begin_run(scenario.session.id, ())
+        for number in range(per_entry):
+            machine.execute((CREATE, f"/m{scenario.index}-{number}", b"", None, 0, None))
+        machine.events.clear()
+
+
+def test_a_server_that_is_behind_hashes_later_and_passes_points_over() -> None:
+    late, plain = Scenario(), Scenario()
+    for scenario in (late, plain):
+        go_to(scenario, DIGEST_EVERY - 50)
+    late.machine.behind = True
+    for scenario in (late, plain):
+        create_many(scenario, 5_000)
+    assert late.index == plain.index > DIGEST_EVERY
+    assert late.machine.undigested > 5_000
+    assert plain.machine.undigested < 5_000
+    assert [index for index, _ in plain.machine.digests] == [DIGEST_EVERY]
+    assert not late.machine.digests, "nobody waits for thousands of hashes"
+
+    late.machine.behind = False
+    for scenario in (late, plain):
+        go_to(scenario, 2 * DIGEST_EVERY + 1)
+    assert late.machine.digests[-1] == plain.machine.digests[-1]
+    assert late.machine.digests[-1][0] == 2 * DIGEST_EVERY
+
+
+def test_a_server_that_is_behind_notes_points_at_which_little_is_left() -> None:
+    late, plain = Scenario(), Scenario()
+    late.machine.behind = True
+    for scenario in (late, plain):
+        go_to(scenario, DIGEST_EVERY + 1)
+    assert list(late.machine.digests) == list(plain.machine.digests) != []
+
+
+def test_marks_are_bounded_whatever_entries_bring(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digest, "MARKS_MAX", 3_000)
+    for behind in (True, False):
+        scenario = Scenario()
+        scenario.machine.behind = behind
+        create_many(scenario, 20_000, per_entry=1_000)
+        assert 3_000 <= scenario.machine.undigested < 4_100
+
+
+def test_after_a_long_replay_each_entry_hashes_a_bounded_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (digest, machine_module):
+        monkeypatch.setattr(module, "DIRTY_MAX", 2_000)
+    scenario = Scenario()
+    machine = scenario.machine
+    go_to(scenario, DIGEST_EVERY - 110)
+    machine.behind = True
+    create_many(scenario, 5_000)
+    machine.behind = False
+    before = machine.undigested
+    scenario.set_data("/", b"one")
+    assert before - machine.undigested <= FOLD_BATCH
+    go_to(scenario, DIGEST_EVERY + 1)
+    assert [index for index, _ in machine.digests] == [DIGEST_EVERY]
+
+
+def test_a_point_after_a_huge_entry_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_module, "DIRTY_MAX", 2_000)
+    scenario = Scenario()
+    go_to(scenario, DIGEST_EVERY - 1)
+    create_many(scenario, 3_000, per_entry=3_000)
+    go_to(scenario, 2 * DIGEST_EVERY + 1)
+    assert [index for index, _ in scenario.machine.digests] == [2 * DIGEST_EVERY]

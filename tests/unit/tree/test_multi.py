@@ -151,3 +151,21 @@ def test_part_that_cannot_be_understood_makes_the_whole_request_a_marshalling_er
         assert scenario.run((MULTI, (create("/b"), part))) is Code.MARSHALLING_ERROR
     assert scenario.machine.image()[0] == before
     assert scenario.events() == []
+
+
+def test_a_multi_whose_results_nobody_waits_for_changes_the_same() -> None:
+    answered, unanswered = Scenario(), Scenario()
+    unanswered.machine.answered = False
+    good = (
+        create("/b"),
+        (SET_DATA, "/b", b"1", 0),
+        (CREATE2, "/b/s-", b"", None, SEQUENTIAL, None),
+        (CHECK, "/b", 1),
+    )
+    bad = (create("/c"), (SET_DATA, "/b", b"2", -1), NO_SUCH)
+    assert len(answered.multi(*good)) == len(good)
+    assert unanswered.multi(*good) == ()
+    assert answered.multi(*bad) == unanswered.multi(*bad)
+    assert answered.multi((7,)) is unanswered.multi((7,)) is Code.MARSHALLING_ERROR
+    assert answered.machine.image() == unanswered.machine.image()
+    assert answered.events() == unanswered.events()

@@ -282,3 +282,13 @@ def test_restored_session_keeps_within_the_same_bounds(scenario: Level3) -> None
         kept.size,
         kept.outcomes,
     )
+
+
+def test_outcome_of_a_multi_is_kept_also_where_nobody_waits_for_it() -> None:
+    """It is a part of the state, and of each server's digest; the client may ask any of them again."""
+    here, elsewhere = Level3(), Level3()
+    elsewhere.machine.answered = False
+    for scenario in (here, elsewhere):
+        scenario.once(1, 0, (MULTI, (create("/m"), COUNT, (SET_DATA, "/m", b"1", 0))))
+    assert here.machine.image() == elsewhere.machine.image()
+    assert here.machine.digest() == elsewhere.machine.digest()

@@ -71,6 +71,8 @@ WATCHING_TURN_MS: Final = SCAN_INTERVAL_MS + 50
 SEEK_TURN_MS: Final = 20
 """The longest time between two turns of a server that has no cluster yet, and greets others until it has."""
 
+BEHIND_ENTRIES: Final = 32
+"""More entries than this wait to be applied only after a start or an absence: clients' writes leave one or two."""
 APPLY_BYTES_PER_TURN: Final = 128 * 1024
 """How many bytes of entries are applied in one turn, so that a server that catches up still answers heartbeats and pings."""
 
@@ -361,6 +363,7 @@ class CoordinationGroup:
         if raft.role is Role.LEADER:
             self._note_rounds(raft)
         if raft.commit_index > replica.applied_index and replica.apply(APPLY_BYTES_PER_TURN):
+            self.machine.behind = raft.commit_index - replica.applied_index > BEHIND_ENTRIES
             log = raft.log
             if log.bytes_in_memory > self._settings.log_memory_bytes_max:
                 log.evict_to(replica.applied_index)

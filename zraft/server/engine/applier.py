@@ -195,6 +195,7 @@ class Applier:
         execute = machine.execute if audit is None else audit.executing(machine)
         events = machine.events
         expiry = self.expiry
+        machine.answered = audit is not None
         for session, ids, commands in runs:
             code = machine.begin_run(session, ids)
             if expiry is not None and session and code == Code.OK:
@@ -235,6 +236,7 @@ class Applier:
         expiry = self.expiry
         cut_at = batch.cut_at
         told_before = self._clients.told_total
+        machine.answered = True
         for (session, ids, commands), owner in zip(runs, batch.owners, strict=True):
             code = machine.begin_run(session, ids)
             alive = owner is not None and owner.phase is not Phase.CLOSED

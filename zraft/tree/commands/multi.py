@@ -53,9 +53,17 @@ _UNSTARTED: Final = Code.RUNTIME_INCONSISTENCY
 
 
 def execute_multi(
-    tree: Tree, handlers: Mapping[int, Callable[[Command, int], Any]], command: Command, zxid: int
+    tree: Tree,
+    handlers: Mapping[int, Callable[[Command, int], Any]],
+    command: Command,
+    zxid: int,
+    *,
+    answered: bool = True,
 ) -> tuple[PartResult, ...] | MultiFailed | Code:
     """Execute [MULTI, [command, ...]]; parts see what earlier parts did.
+
+    Args:
+        answered: somebody waits for the results; else what parts came to is left as they left it, at no cost.
 
     Returns:
         MARSHALLING_ERROR, without a trace, if any part cannot be understood: then the request was no multi.
@@ -74,9 +82,11 @@ def execute_multi(
         result = handlers[part[0]](part, zxid)
         # Later parts may change the same znode; the reply shows it as this part left it.
         if result.__class__ is Znode:
-            result = result.stat()
+            if answered:
+                result = result.stat()
         elif result.__class__ is tuple:
-            result = result[0], result[1].stat()
+            if answered:
+                result = result[0], result[1].stat()
         elif result is not Code.OK:
             failure = result
             break
@@ -84,7 +94,7 @@ def execute_multi(
 
     if failure is Code.OK:
         attempt.keep()
-        return tuple(results)
+        return tuple(results) if answered else ()
     attempt.undo()
     if failure is Code.MARSHALLING_ERROR:
         return failure
