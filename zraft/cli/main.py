@@ -7,6 +7,7 @@ inside it, so that three servers of `zraft dev` do not each load the table print
 from __future__ import annotations
 
 import gc
+import linecache
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -173,6 +174,8 @@ def _imports_of_a_server() -> Iterator[None]:
     finally:
         if hidden:
             del sys.modules["rich"]
+        # attrs keeps the source of each method that it generated, two megabytes, for tracebacks through them.
+        linecache.clearcache()
         gc.freeze()
         gc.enable()
 
