@@ -1,4 +1,4 @@
-"""Measures snapshots of a large state on real servers: `python -m tests.processes.million [--znodes N]`.
+"""Measures a large state on real servers: `python -m tests.processes.million [--znodes N] [--partitions P]`.
 
 Prints a line per phase: how long it took, how long the loop of each server stood still at worst, the processor time
 of each server, and what clients saw of it. Say what else the machine did: the numbers are of everything together.
@@ -6,6 +6,7 @@ of each server, and what clients saw of it. Say what else the machine did: the n
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import signal
@@ -22,6 +23,7 @@ from kazoo.client import KazooClient
 
 from tests.processes.cluster import wait_until
 from tests.processes.members import GrowingCluster
+from tests.processes.topics import created
 from zraft.cli.status import ask
 from zraft.operator.requests import SnapshotFile, SnapshotTake
 
@@ -130,14 +132,37 @@ def _commit(cluster: GrowingCluster, number: int) -> int:
     return int((cluster.mntr(number) or {})["raft_commit_index"])
 
 
-def measure(directory: Path, znodes: int) -> None:
-    """Fill, snapshot, restart, rejoin."""
+def _cut_power(cluster: GrowingCluster, server: int) -> None:
+    """Kill all servers at once, start them, and print how long it takes until a client's write is answered."""
+    for number in cluster.servers:
+        cluster.kill(number)
+    began = time.monotonic()
+    for number in cluster.servers:
+        cluster.start(number)
+    client = _client(cluster, server)
+    client.retry(client.set, _path(0), bytes(DATA_BYTES))
+    written = time.monotonic() - began
+    commit = _commit(cluster, server)
+    wait_until(lambda: all(_serves(cluster, n, commit) for n in cluster.servers), "all to serve", PATIENCE_S)
+    print(
+        f"after the death of all servers: a write is answered after {written:.1f} s, all serve after "
+        f"{time.monotonic() - began:.1f} s; CPU s: {_cpu_s(cluster)}",
+        flush=True,
+    )
+    client.stop()
+    client.close()
+
+
+def measure(directory: Path, znodes: int, partitions: int) -> None:
+    """Fill, snapshot, restart, rejoin, power cut."""
     env = {"ZRAFT_CLIENT__FOUR_LETTER_WORDS": "*", "ZRAFT_RAFT__ELECTION_TIMEOUT_TICKS": "1000"}
     with GrowingCluster(directory, env=env) as cluster:
         cluster.start_all()
         leader = wait_until(cluster.leader, "a leader")
         follower, other = [n for n in cluster.servers if n != leader]
         print(f"servers: {leader} leads, {other} has the clients", flush=True)
+        if partitions:
+            asyncio.run(created(cluster, {"million": partitions}))
         with _phase(cluster, f"{znodes} znodes of {DATA_BYTES} bytes created"):
             _fill(cluster, other, znodes)
         memory = {n: cluster.resident_bytes(n) >> 20 for n in cluster.servers}
@@ -168,6 +193,7 @@ def measure(directory: Path, znodes: int) -> None:
             for n, s in cluster.servers.items()
         }
         print(f"data directories, MiB: {stored}")
+        _cut_power(cluster, other)
 
 
 def _lines(cluster: GrowingCluster, number: int, what: str) -> list[str]:
@@ -176,10 +202,13 @@ def _lines(cluster: GrowingCluster, number: int, what: str) -> list[str]:
 
 @click.command()
 @click.option("--znodes", default=1_000_000, show_default=True, type=click.IntRange(min=1))
-def main(znodes: int) -> None:
-    """Measure snapshots of a large state."""
+@click.option(
+    "--partitions", default=0, show_default=True, type=click.IntRange(min=0), help="Of a topic beside."
+)
+def main(znodes: int, partitions: int) -> None:
+    """Measure snapshots, restarts and joins with a large state."""
     with tempfile.TemporaryDirectory(prefix="zraft-million-") as directory:
-        measure(Path(directory), znodes)
+        measure(Path(directory), znodes, partitions)
 
 
 if __name__ == "__main__":
