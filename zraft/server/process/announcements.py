@@ -30,7 +30,32 @@ WAITING_LOG_AFTER_S: Final = 3.0
 
 QUOTAS_SHOWN_MAX: Final = 20
 
+PROGRESS_INTERVAL_S: Final = 2.0
+"""The interval at which a long start says how far it is."""
+
 log = structlog.get_logger()
+
+
+class CatchingUp:
+    """Messages of a server that has a long log to apply, as after a start: how far it is, until it is done."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._said = 0.0
+
+    def show(self, now: float, *, behind: bool, applied: int, committed: int) -> None:
+        """Log how far it is if it was `behind` for a while; `applied` and `committed` are indices of entries."""
+        since = self._since
+        if since is None:
+            if behind:
+                self._since = self._said = now
+        elif not behind:
+            self._since = None
+            if self._said > since:
+                log.info("log applied", index=applied, seconds=round(now - since, 3))
+        elif now - self._said >= PROGRESS_INTERVAL_S:
+            self._said = now
+            log.info("log is being applied", index=applied, of=committed)
 
 
 class Announcements:
@@ -66,6 +91,7 @@ class Announcements:
         self._members_known: Membership | None = None
         self._address_recorded = ""
         self._snapshot_known = driver.snapshots.keeper.newest
+        self._catching_up = CatchingUp()
 
     def begin(self, now: float) -> None:
         """Begin: the server listens, and may find a leader from here on."""
@@ -96,6 +122,13 @@ class Announcements:
             self._snapshot_known = newest
             if newest is not None:
                 log.info("snapshot", index=newest.header.meta.index, items=newest.items, bytes=newest.size)
+        if driver.raft is not None:
+            self._catching_up.show(
+                now,
+                behind=driver.machine.behind,
+                applied=driver.applied_index,
+                committed=driver.raft.commit_index,
+            )
         if now >= self._waiting_log_at:
             self._waiting_log_at = now + WAITING_LOG_INTERVAL_S
             if driver.coordination.waiting is not None:

@@ -48,7 +48,7 @@ from zraft.server.partitions.delivery_reading import ReadDeliveries
 from zraft.server.partitions.machine import mark_of_image
 from zraft.server.partitions.partitions import Partitions
 from zraft.server.process.admin_listener import AdminListener
-from zraft.server.process.announcements import Announcements
+from zraft.server.process.announcements import PROGRESS_INTERVAL_S, Announcements
 from zraft.server.process.audit_file import AuditFile
 from zraft.server.process.client_protocol import ClientProtocol, prepare_listener
 from zraft.server.process.collector import Collector
@@ -131,9 +131,6 @@ BEGIN_ANEW: Final = -1
 
 LEAVE_MARGIN_S: Final = 0.1
 """Beyond the time that Raft takes to hand over, for what is on its way."""
-
-PROGRESS_INTERVAL_S: Final = 2.0
-"""The interval at which a long restore says how far it is."""
 
 CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """A clock that counts the time in which the machine sleeps.
