@@ -134,9 +134,13 @@ class Storm:
     _tasks: set[asyncio.Task[None]] = Factory(set)
     _stopped: bool = False
 
+    def fresh(self, server: int) -> Session:
+        """A session that is to begin at a server."""
+        return Session(self, server)
+
     async def attach(self, count: int, server: int) -> None:
         """`count` more sessions at one server."""
-        fresh = [Session(self, server) for _ in range(count)]
+        fresh = [self.fresh(server) for _ in range(count)]
         for begin in range(0, count, CONNECTS_AT_ONCE):
             some = fresh[begin : begin + CONNECTS_AT_ONCE]
             done = await asyncio.gather(*(one.connect(self.addresses[server]) for one in some))
@@ -154,6 +158,11 @@ class Storm:
                 place = (place + 1) % len(self.sessions)
                 self.sessions[place].ping()
                 due -= 1
+
+    @property
+    def reconnecting(self) -> set[asyncio.Task[None]]:
+        """One for each session that is on its way back."""
+        return set(self._tasks)
 
     def on_lost(self, session: Session) -> None:
         if not self._stopped:
