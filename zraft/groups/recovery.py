@@ -31,9 +31,8 @@ from zraft.tree.machine import Machine
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import COORDINATION_GROUP, GroupId
 
-ITEMS_PER_STEP: Final = 10_000
-"""How many items of an image are restored between two reports of progress."""
-"""How many items of an image are restored between two reports of progress."""
+ITEMS_PER_STEP: Final = 500
+"""Items of an image that are restored between two reports of progress. What so many take stays in the processor's caches."""
 
 
 @frozen
