@@ -690,6 +690,7 @@ class Machine:
         if self.image_writer is not None:
             self.image_writer.close()
         self._end_run(Code.BAD_ARGUMENTS)
+        self.behind = False
         remains = self._tree.adopt(state)
         self.feature_level = state.feature_level
         self.last_zxid = state.last_zxid

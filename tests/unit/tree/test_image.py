@@ -249,8 +249,10 @@ def test_adopting_gives_up_an_image_being_written_and_keeps_what_others_hold() -
     writer = ImageWriter(machine)
     scenario.create("/lost")
     scenario.new_session(TWO)
+    machine.behind = True
     machine.adopt(read(image))
     assert writer.closed
+    assert not machine.behind, "whoever applies entries says anew whether more are waiting"
     with pytest.raises(RuntimeError, match="given up"):
         writer.step(1, 1)
     assert machine.events == []

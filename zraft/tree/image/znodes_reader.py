@@ -143,8 +143,7 @@ class ZnodesReader:
         self.count += len(paths)
         acls = map(self._acl_numbers.__getitem__, numbers)
         shards, families, times, hold = nodes.shards, self._families, self._times, self.acls.hold
-        if len(times) > _TIMES_KEPT_MAX:
-            times.clear()
+        self._forget_times()
         total = 0
         for path, data, acl, czxid, mzxid, pzxid, ctime, mtime, version, creates, aversion, owner in zip(
             paths, datas, acls, czxids, mzxids, pzxids, ctimes, mtimes, *versions, whose, strict=True
@@ -215,6 +214,7 @@ class ZnodesReader:
             raise ProtocolError(f"image: znode {path!r}: this is no path")
         if path in self.nodes:
             raise ProtocolError(f"image: znode {path!r}: it comes twice")
+        self._forget_times()
         ctime = self._times.setdefault(ctime, ctime)
         node = Znode(data, acl if acl is OPEN_ACL else self.acls.hold(acl), czxid, ctime, 0)
         node.mzxid = mzxid if mzxid != czxid else czxid
@@ -320,6 +320,11 @@ class ZnodesReader:
             raise ProtocolError(f"image: znode {path!r}: expected [ttl_ms, since_ms], found {shown(whose)}")
         node.lifetime = Lifetime(*whose)
         self.mortal.add(path)
+
+    def _forget_times(self) -> None:
+        """Bound the memory of times that come but once."""
+        if len(self._times) > _TIMES_KEPT_MAX:
+            self._times.clear()
 
     def _truncate(self, path: str, first: int) -> None:
         self._firsts[path] = first
