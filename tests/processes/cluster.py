@@ -277,6 +277,15 @@ class Cluster:
         shutil.rmtree(server.data)
         server.data.mkdir()
 
+    def cpu_s(self) -> dict[int, float]:
+        """Processor time that each running server has used, in seconds."""
+        found = {}
+        for number, server in self.servers.items():
+            if server.running and server.process is not None:
+                fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
+                found[number] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return found
+
     def resident_bytes(self, number: int) -> int:
         """Memory of server `number` (VmRSS)."""
         process = self.servers[number].process

@@ -6,24 +6,21 @@ phase: how long it took, how long writes waited, and how long the loop of each s
 
 from __future__ import annotations
 
-import random
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 from kazoo.client import KazooClient
 
+from tests.processes.filling import DATA_BYTES, fill
 from tests.processes.members import GrowingCluster
 from zraft.cli.status import ask
 
-DATA_BYTES: Final = 100
-PER_MULTI: Final = 500
-MULTIS_AHEAD: Final = 8
 WRITES_PER_S: Final = 100
 QUIET_S: Final = 3.0
 AFTERWARDS_S: Final = 1.0
@@ -53,21 +50,6 @@ class Writer:
     def stop(self) -> None:
         self._stop.set()
         self._thread.join()
-
-
-def _fill(client: KazooClient, znodes: int) -> None:
-    client.create("/g", b"")
-    rng = random.Random(0)
-    pending: list[Any] = []
-    for first in range(0, znodes, PER_MULTI):
-        multi = client.transaction()
-        for number in range(first, min(first + PER_MULTI, znodes)):
-            multi.create(f"/g/{number}", rng.randbytes(DATA_BYTES))
-        pending.append(multi.commit_async())
-        if len(pending) >= MULTIS_AHEAD:
-            pending.pop(0).get(timeout=60)
-    for one in pending:
-        one.get(timeout=60)
 
 
 def _term(cluster: GrowingCluster) -> int:
@@ -106,7 +88,8 @@ def measure(directory: Path, znodes: int, servers: int) -> None:
         cluster.start_all()
         client = KazooClient(hosts=str(cluster.servers[1].address), timeout=20.0)
         client.start(timeout=60)
-        _fill(client, znodes)
+        client.create("/g", b"")
+        fill(client, map("/g/{}".format, range(znodes)))
         writer = Writer(client, "/g/0")
         _phase(cluster, writer, f"one server with {znodes} znodes", lambda: time.sleep(QUIET_S))
         for number in range(2, servers + 1):

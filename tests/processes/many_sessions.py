@@ -1,7 +1,7 @@
 """Measures many sessions: `python -m tests.processes.many_sessions [--sessions N] [--storm S] [--watches W]`.
 
 Three servers have N sessions that only ping. S of them lose their connections at the same moment and come back to other
-servers. Then W of them watch one znode, which is changed. A steady client writes and reads all the while. Clients are
+servers. Then W of them watch one znode, which is changed. A steady client writes and reads beside. Clients are
 processes of their own, one for each server, as a process has a bounded number of files. What is printed is of everything
 together on this machine: how soon the last one was served says as much of the clients as of the servers.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import resource
 import struct
@@ -38,10 +37,9 @@ BACK_S_MAX: Final = 60.0
 NOTICED_S: Final = 0.1
 """Until this process has noticed that it cut its own connections."""
 WATCHED: Final = "/steady-1"
-"""The znode that the steady client writes is the one that is watched: a write of its own fires all watches."""
+"""The znode that is watched. The first steady client makes it, and has ended before anybody watches."""
 
 SPARE_FILES: Final = 200
-TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 @define(eq=False)
@@ -49,14 +47,12 @@ class WatchingSession(Session):
     """A session that may watch `WATCHED`, once."""
 
     told_at: float | None = None
-    asked: bool = False
 
     def watch(self) -> None:
         assert self.transport is not None
         path = WATCHED.encode()
         body = struct.pack(">iii", 1, Opcode.GET_DATA, len(path)) + path + b"\1"
         self.transport.write(struct.pack(">i", len(body)) + body)
-        self.asked = True
 
     def _reply(self, body: bytes) -> None:
         (xid,) = struct.unpack_from(">i", body)
@@ -145,15 +141,6 @@ class Clients:
         self._process.communicate()
 
 
-def _cpu_s(cluster: Cluster) -> dict[int, float]:
-    found = {}
-    for number, server in cluster.servers.items():
-        assert server.process is not None
-        fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
-        found[number] = (int(fields[11]) + int(fields[12])) / TICKS_PER_S
-    return found
-
-
 def _steady(samples: list[Sample], what: str, since: float, until: float) -> None:
     for kind in ("write", "read"):
         took = [seconds for found, at, seconds in samples if found == kind and since <= at < until]
@@ -168,7 +155,7 @@ def measure(cluster: Cluster, sessions: int, storm: int, watches: int) -> None:
     count = len(cluster.servers)
     began = time.monotonic()
     crowds = [Clients(cluster, number, sessions // count) for number in cluster.servers]
-    steady = SteadyProcess(cluster.servers[1].address, WATCHED)
+    steady = [SteadyProcess(cluster.servers[1].address, WATCHED)]
     try:
         for clients in crowds:
             clients.answer()
@@ -181,9 +168,9 @@ def measure(cluster: Cluster, sessions: int, storm: int, watches: int) -> None:
             )
 
         time.sleep(SETTLE_S)
-        idle, cpu = time.monotonic(), _cpu_s(cluster)
+        idle, cpu = time.monotonic(), cluster.cpu_s()
         time.sleep(IDLE_S)
-        used = sum(_cpu_s(cluster).values()) - sum(cpu.values())
+        used = sum(cluster.cpu_s().values()) - sum(cpu.values())
         print(
             f"idle for {IDLE_S:g} s: {used / IDLE_S * 100:.0f} % of a core on three servers, steady client included"
         )
@@ -201,14 +188,14 @@ def measure(cluster: Cluster, sessions: int, storm: int, watches: int) -> None:
 
         time.sleep(SETTLE_S)
         # The steady client would fire the watches one by one while they are set: it ends before.
-        samples = steady.finish()
+        samples = steady[0].finish()
         _steady(samples, "before", idle, struck)
         _steady(samples, "in the storm", struck, stormed)
         for clients in crowds:
             clients.order(f"watch {watches // count}")
         set_up = sum(clients.answer() for clients in crowds)
         time.sleep(SETTLE_S)
-        writer = SteadyProcess(cluster.servers[1].address, "/other")
+        steady.append(SteadyProcess(cluster.servers[1].address, "/other"))
         client = KazooClient(hosts=str(cluster.servers[1].address))
         client.start(timeout=60)
         time.sleep(SETTLE_S)
@@ -222,7 +209,7 @@ def measure(cluster: Cluster, sessions: int, storm: int, watches: int) -> None:
         told = [at for clients in crowds for at in clients.answer()]
         late = [at - changed for at in told if at is not None]
         print(f"{set_up} watches fire: {Latencies.of(late)}; {len(told) - len(late)} did not", flush=True)
-        _steady(writer.finish(), "in the second of the change", changed, changed + 1)
+        _steady(steady[1].finish(), "in the second of the change", changed, changed + 1)
         for clients in crowds:
             clients.order("expired")
         print(
@@ -230,7 +217,8 @@ def measure(cluster: Cluster, sessions: int, storm: int, watches: int) -> None:
             flush=True,
         )
     finally:
-        steady.kill()
+        for process in steady:
+            process.kill()
         for clients in crowds:
             clients.end()
 

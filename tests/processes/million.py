@@ -7,7 +7,6 @@ of each server, and what clients saw of it. Say what else the machine did: the n
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import signal
 import tempfile
@@ -16,24 +15,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 from kazoo.client import KazooClient
 
 from tests.processes.cluster import wait_until
+from tests.processes.filling import DATA_BYTES, PATIENCE_S, fill
 from tests.processes.members import GrowingCluster
 from tests.processes.topics import created
 from zraft.cli.status import ask
 from zraft.operator.requests import SnapshotFile, SnapshotTake
 
-DATA_BYTES: Final = 100
-PER_MULTI: Final = 500
-MULTIS_AHEAD: Final = 8
 PER_DIRECTORY: Final = 10_000
 WRITERS_AHEAD: Final = 16
-PATIENCE_S: Final = 900.0
-TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 class Load:
@@ -73,25 +68,16 @@ def _client(cluster: GrowingCluster, server: int) -> KazooClient:
     return client
 
 
-def _cpu_s(cluster: GrowingCluster) -> dict[int, float]:
-    found = {}
-    for number, server in cluster.servers.items():
-        if server.running and server.process is not None:
-            fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
-            found[number] = (int(fields[11]) + int(fields[12])) / TICKS_PER_S
-    return found
-
-
 @contextmanager
 def _phase(cluster: GrowingCluster, name: str, load: Load | None = None) -> Iterator[None]:
     for number in cluster.running():
         ask(cluster.servers[number].address, "srst", 60)
-    before, began = _cpu_s(cluster), time.monotonic()
+    before, began = cluster.cpu_s(), time.monotonic()
     first = len(load.latencies) if load is not None else 0
     yield
     took = time.monotonic() - began
     stalls = {n: (cluster.mntr(n) or {}).get("loop_stall_ms_max", "?") for n in cluster.running()}
-    cpu = {n: round(used - before.get(n, 0.0), 1) for n, used in _cpu_s(cluster).items()}
+    cpu = {n: round(used - before.get(n, 0.0), 1) for n, used in cluster.cpu_s().items()}
     line = f"{name}: {took:.1f} s; worst stall of the loop, ms: {stalls}; CPU s: {cpu}"
     if load is not None and len(load.latencies) > first:
         seen = sorted(load.latencies[first:])
@@ -106,19 +92,9 @@ def _phase(cluster: GrowingCluster, name: str, load: Load | None = None) -> Iter
 def _fill(cluster: GrowingCluster, server: int, znodes: int) -> None:
     client = _client(cluster, server)
     client.create("/m", b"")
-    rng = random.Random(0)
-    pending: list[Any] = []
-    for first in range(0, znodes, PER_MULTI):
-        if first % PER_DIRECTORY == 0:
-            client.create(f"/m/{first // PER_DIRECTORY}", b"")
-        multi = client.transaction()
-        for n in range(first, min(first + PER_MULTI, znodes)):
-            multi.create(_path(n), rng.randbytes(DATA_BYTES))
-        pending.append(multi.commit_async())
-        if len(pending) >= MULTIS_AHEAD:
-            pending.pop(0).get(timeout=PATIENCE_S)
-    for one in pending:
-        one.get(timeout=PATIENCE_S)
+    for directory in range(0, znodes, PER_DIRECTORY):
+        client.create(f"/m/{directory // PER_DIRECTORY}", b"")
+    fill(client, map(_path, range(znodes)))
     client.stop()
     client.close()
 
@@ -146,7 +122,7 @@ def _cut_power(cluster: GrowingCluster, server: int) -> None:
     wait_until(lambda: all(_serves(cluster, n, commit) for n in cluster.servers), "all to serve", PATIENCE_S)
     print(
         f"after the death of all servers: a write is answered after {written:.1f} s, all serve after "
-        f"{time.monotonic() - began:.1f} s; CPU s: {_cpu_s(cluster)}",
+        f"{time.monotonic() - began:.1f} s; CPU s: {cluster.cpu_s()}",
         flush=True,
     )
     client.stop()

@@ -276,7 +276,7 @@ class CutSimulation(Simulation):
         return replaced is None or configuration.members[replaced][0] != before
 
     def _are_equal(self) -> bool:
-        """Whether all members have applied the same entries, the last command's among them.
+        """Return whether all members have applied the same entries, the last command's among them.
 
         A NOOP may follow it: a leader whose snapshot covers its whole log appends one.
         """

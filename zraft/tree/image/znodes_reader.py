@@ -44,7 +44,7 @@ _DATA: Final = {bytes, type(None)}
 _WHOSE: Final = {int, tuple}
 _END: Final = "\0"
 _NO_PATH: Final = ("//", *(f"/{name}{_END}" for name in sorted(NO_NAMES)))
-"""What no list of paths has in it, each followed by `_END`, but the root."""
+"""A text of valid paths, each followed by `_END`, has none of these in it, unless the root is one of them."""
 _LIMITS_END: Final = f"/{LIMITS}{_END}"
 
 _Families = list[dict[str, list[str]]]
