@@ -120,9 +120,12 @@ class TreeDigest:
     An item's `folded` is its share of `total`. Whoever changes, adds or removes an item marks it *before*: so an
     image that is being written learns of it in time, at no cost while none is (`tell`). Marks are paths and ids;
     one whose item is gone means nothing, because what is removed takes its share along at once.
+
+    While `is_busy`, more changes between two points than the point itself can work off. A new znode is hashed at once then:
+    it is in the processor's caches, which makes up for the few that are changed or removed before their turn would come.
     """
 
-    __slots__ = ("_before_node", "_nodes", "_sessions", "dirty_nodes", "dirty_sessions", "total")
+    __slots__ = ("_nodes", "_sessions", "before_node", "dirty_nodes", "dirty_sessions", "is_busy", "total")
 
     def __init__(self, nodes: NodeTable, sessions: dict[int, Session]) -> None:
         self._nodes = nodes
@@ -130,23 +133,24 @@ class TreeDigest:
         self.total = 0
         self.dirty_nodes: set[str] = {path for path, _ in nodes.items()}
         self.dirty_sessions: set[int] = set(sessions)
-        self._before_node: Callable[[str], None] | None = None
+        self.before_node: Callable[[str], None] | None = None
+        self.is_busy = False
 
     def tell(self, before_node: Callable[[str], None], before_session: Callable[[int], None]) -> None:
         """Call these before each mark from now on, also where the mark is there already."""
-        self._before_node = before_node
+        self.before_node = before_node
         self.dirty_nodes = ToldMarks(self.dirty_nodes, before_node)
         self.dirty_sessions = ToldMarks(self.dirty_sessions, before_session)
 
     def tell_nobody(self) -> None:
         """Tell the writer of an image nothing any more."""
-        self._before_node = None
+        self.before_node = None
         self.dirty_nodes = set(self.dirty_nodes)
         self.dirty_sessions = set(self.dirty_sessions)
 
     def new_marks(self) -> set[str]:
         """Return an empty set that may stand in for `dirty_nodes` for a while."""
-        return set() if self._before_node is None else ToldMarks((), self._before_node)
+        return set() if self.before_node is None else ToldMarks((), self.before_node)
 
     def restart(self, total: int) -> None:
         """Begin anew with other items: folded, with these shares together."""
@@ -161,10 +165,22 @@ class TreeDigest:
         So that few are left at the point, and as late as that allows: what changes often is hashed once. If the server is
         `behind`, entries wait to be applied, and maybe clients for them: then hashing waits.
         """
-        if len(self.dirty_nodes) > PENDING_AT_POINT:
+        many = len(self.dirty_nodes) > PENDING_AT_POINT
+        self.is_busy = many and not behind
+        if many:
             self._fold_nodes(_due(len(self.dirty_nodes), entries_left, behind=behind))
         if len(self.dirty_sessions) > PENDING_AT_POINT:
             self._fold_sessions(_due(len(self.dirty_sessions), entries_left, behind=behind))
+
+    def take_new(self, path: str, node: Znode) -> None:
+        """Take up a znode that is complete, but not yet in the table."""
+        if not self.is_busy:
+            self.dirty_nodes.add(path)
+            return
+        if self.before_node is not None:
+            self.before_node(path)
+        node.folded = share = node_hash(path, node)
+        self.total = (self.total + share) % MODULUS
 
     @property
     def pending(self) -> int:

@@ -430,13 +430,7 @@ class Machine:
             handled = commands[at][0] in self._run_handlers
         except (TypeError, LookupError):
             return 0
-        if (
-            not handled
-            or watched is None
-            or tree.hidden
-            or tree.quotas.limited
-            or self.image_writer is not None
-        ):
+        if not handled or watched is None or tree.hidden or tree.quotas.limited:
             return 0
         zxid = self._next_zxid
         if at:

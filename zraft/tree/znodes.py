@@ -261,20 +261,22 @@ class Tree:
             session.ephemerals.add(path)
             owner = session.id
 
-        dirty = self.digest.dirty_nodes
-        dirty.add(path)
-        dirty.add(parent_path)
         if self.journal is not None:
             self.journal.append((self._undo_create, (path, name, parent, parent.pzxid, creates)))
         if acl is not OPEN_ACL:
             acl = self.acls.hold(acl)
         node = Znode(data, acl, zxid, self.wall_time, owner)
-        self.nodes.insert(path, node)
         if self.hidden and (names := self.hidden.get(path)) is not None:
             # The children of the earlier directory of this name are not yet out of memory: their numbers stay
             # taken.
             node.children = names
             node.creates = names.first
+        if lifetime is not None:
+            node.lifetime = lifetime
+            self.mortal.add(path)
+        self.digest.take_new(path, node)
+        self.nodes.insert(path, node)
+        self.digest.dirty_nodes.add(parent_path)
         if siblings is None:
             parent.children = {name}
         else:
@@ -283,9 +285,6 @@ class Tree:
                 parent.children = ManyNames(siblings)
         parent.creates = creates + 1 if creates != INT32_MAX else INT32_MIN
         parent.pzxid = zxid
-        if lifetime is not None:
-            node.lifetime = lifetime
-            self.mortal.add(path)
         if name in QUOTA_NAMES:
             quota_made(self, parent_path, name, node)
         if is_guarded:

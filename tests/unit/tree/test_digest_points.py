@@ -99,25 +99,37 @@ def test_restored_machine_forgets_its_old_points_and_notes_the_one_it_was_restor
     assert list(other.machine.digests) == list(origin.machine.digests) != []
 
 
-def test_few_marks_are_left_at_a_point_under_many_creates() -> None:
+def test_few_marks_are_left_at_a_point_under_many_changes() -> None:
     """The stall at a point is bounded by work done ahead of it, some in each entry."""
     scenario = Scenario()
     machine = scenario.machine
-    made = 24
+    changed = 24
+    create_many(scenario, 20_000, per_entry=1_000)
+    paths = sorted(path for path, _ in machine.nodes.items() if path.startswith("/m"))
+    go_to(scenario, DIGEST_EVERY + 1)
     left, most = [], 0
-    for index in range(scenario.index + 1, 2 * DIGEST_EVERY + 1):
+    for index in range(scenario.index + 1, 3 * DIGEST_EVERY + 1):
         scenario.batch()
         before = machine.undigested
         machine.begin_run(scenario.session.id, ())
-        for number in range(made):
-            machine.execute((CREATE, f"/n{index}-{number}", b"", None, 0, None))
+        for number in range(changed):
+            machine.execute((SET_DATA, paths[(index * changed + number) % len(paths)], b"", -1))
         machine.events.clear()
         most = max(most, before)
         if index % DIGEST_EVERY == 0:
             left.append(machine.undigested)
     assert len(left) == 2
-    assert max(left) <= PENDING_AT_POINT + made + 4
+    assert max(left) <= PENDING_AT_POINT + changed + 4
     assert most > 3 * PENDING_AT_POINT, "the work is not put off, so what changes often is hashed too often"
+
+
+def test_new_znodes_are_hashed_at_once_only_while_more_are_made_than_a_point_hashes() -> None:
+    scenario = Scenario()
+    create_many(scenario, PENDING_AT_POINT)
+    assert scenario.machine.undigested >= PENDING_AT_POINT
+    create_many(scenario, 50 * PENDING_AT_POINT)
+    assert scenario.machine.undigested < 2 * PENDING_AT_POINT
+    assert scenario.machine.digest() == scenario.machine.full_digest()
 
 
 def test_what_changes_in_every_entry_is_hashed_rarely() -> None:
@@ -173,13 +185,22 @@ def test_a_server_that_is_behind_notes_points_at_which_little_is_left() -> None:
     assert list(late.machine.digests) == list(plain.machine.digests) != []
 
 
-def test_marks_are_bounded_whatever_entries_bring(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("behind", [True, False])
+def test_marks_are_bounded_whatever_entries_bring(behind: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(digest, "MARKS_MAX", 3_000)
-    for behind in (True, False):
-        scenario = Scenario()
-        scenario.machine.behind = behind
-        create_many(scenario, 20_000, per_entry=1_000)
-        assert 3_000 <= scenario.machine.undigested < 4_100
+    scenario = Scenario()
+    machine = scenario.machine
+    machine.behind = behind
+    create_many(scenario, 20_000, per_entry=1_000)
+    assert machine.undigested < 4_100
+    paths = sorted(path for path, _ in machine.nodes.items() if path.startswith("/m"))
+    for begin in range(0, len(paths), 1_000):
+        scenario.batch()
+        machine.begin_run(scenario.session.id, ())
+        for path in paths[begin : begin + 1_000]:
+            machine.execute((SET_DATA, path, b"", -1))
+        machine.events.clear()
+    assert 3_000 <= machine.undigested < 4_100
 
 
 def test_after_a_long_replay_each_entry_hashes_a_bounded_share(monkeypatch: pytest.MonkeyPatch) -> None:

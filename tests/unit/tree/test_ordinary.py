@@ -10,6 +10,7 @@ import pytest
 from tests.unit.tree.scenario import ONE, Scenario
 from zraft.config.features import FEATURE_LEVEL_MAX
 from zraft.tree.commands import ordinary
+from zraft.tree.image.reader import ImageReader
 from zraft.tree.image.writer import ImageWriter
 from zraft.tree.machine import MORE_ORDINARY, Machine
 from zraft.tree.node import Znode
@@ -177,6 +178,8 @@ def _told(result: Any) -> Any:
 def test_loops_come_to_what_single_commands_come_to(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zraft.tree.znodes.SPLIT_AT", SPLIT_AT)
     monkeypatch.setattr(ordinary, "SPLIT_AT", SPLIT_AT)
+    if seed % 2:
+        monkeypatch.setattr("zraft.tree.digest.PENDING_AT_POINT", 0)  # new znodes are hashed at once
     twins = Twins(seed)
     for number in range(60):
         twins.run()
@@ -191,6 +194,34 @@ def test_loops_come_to_what_single_commands_come_to(seed: int, monkeypatch: pyte
         assert scenario.machine.digest() == scenario.machine.full_digest()
     assert twins.alone.machine.image() == twins.looping.machine.image()
     assert twins.in_loops > 100, "hardly any command was an ordinary one"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_loops_go_on_while_an_image_is_written_and_the_image_is_that_of_its_beginning(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if seed % 2:
+        monkeypatch.setattr("zraft.tree.digest.PENDING_AT_POINT", 0)  # new znodes are hashed at once
+    twins = Twins(seed)
+    for _ in range(30):
+        twins.run()
+    machine = twins.looping.machine
+    at_the_beginning = machine.digest(), len(machine.nodes), machine.nodes.data_bytes
+    twins.in_loops = 0
+    writer = ImageWriter(machine)
+    image = bytearray()
+    while piece := writer.step(1 + twins.rng.randrange(4), 1 << 16):
+        image += piece
+        twins.run()
+    assert twins.in_loops > 100, "the loops were hardly used meanwhile"
+    reader = ImageReader()
+    reader.feed(bytes(image))
+    while reader.step(1_000):
+        pass
+    restored = Machine([ONE])
+    restored.adopt(reader.finish())
+    assert (restored.full_digest(), len(restored.nodes), restored.nodes.data_bytes) == at_the_beginning
+    assert machine.digest() == machine.full_digest() == twins.alone.machine.digest()
 
 
 def _looping() -> tuple[Scenario, Machine]:

@@ -45,6 +45,7 @@ def set_data(
     largest = tree.settings.data_bytes_max
     now_ms = tree.wall_time
     watched_data = watched[0]
+    before = tree.digest.before_node
     growth = done = 0
     for command in commands:
         try:
@@ -70,6 +71,8 @@ def set_data(
             or path in watched_data
         ):
             break
+        if before is not None:
+            before(path)
         old = node.data
         growth += size - len(old) if old else size
         node.data = data
@@ -114,7 +117,7 @@ def create(
     shards = tree.nodes.shards
     largest = tree.settings.data_bytes_max
     now_ms = tree.wall_time
-    marks = tree.digest.dirty_nodes
+    mark, take_new = tree.digest.dirty_nodes.add, tree.digest.take_new
     watched_data, watched_children = watched
     first_zxid = zxid
     growth = done = 0
@@ -156,7 +159,7 @@ def create(
             if found is None:
                 break
             parent = found
-            marks.add(above or ROOT)
+            mark(above or ROOT)
             creates = parent.creates
             siblings = parent.children if parent.children is not None else set()
             room = SPLIT_AT - len(siblings) if siblings.__class__ is set else 0
@@ -180,8 +183,8 @@ def create(
             break
         else:
             siblings.add(name)
-        marks.add(path)
         node = Znode(data, OPEN_ACL, zxid, now_ms, 0)
+        take_new(path, node)
         shards[hash(path) >> SHARD_SHIFT & _SHARD_MASK][path] = node
         growth += len(path) + size
         room -= 1
