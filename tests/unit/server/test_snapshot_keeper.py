@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -14,7 +15,7 @@ from zraft.groups.settings import GroupSettings
 from zraft.groups.snapshots.keeper import MARK_BYTES, SnapshotKeeper
 from zraft.groups.snapshots.snapshots import Snapshots
 from zraft.groups.snapshots.tasks import Abort, Begin, Finish, Purge, Result, Task, WriteBlock
-from zraft.groups.snapshots.writing import BLOCKS_QUEUED_MAX, RETRY_MS, SLICE_GAP_MS
+from zraft.groups.snapshots.writing import BLOCKS_QUEUED_MAX, RETRY_MS, SLICE_GAP_MS, UNHURRIED_GAP_MS
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
 from zraft.raft.membership.value import Membership
@@ -26,6 +27,7 @@ from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
 from zraft.tree.image.reader import ImageReader
 from zraft.tree.machine import Machine
 from zraft_core.ids import COORDINATION_GROUP, GroupId, Instance, ServerId
+from zraft_core.znodes.txn import SET_DATA
 
 CLUSTER = b"c" * 16
 MEBIBYTE = 1024 * 1024
@@ -123,6 +125,74 @@ def test_a_busy_server_waits_for_twice_as_much_but_not_for_ever() -> None:
     assert place.step(idle=False) == []
     place.keeper.applied(6, 1, 0)
     assert place.step(idle=False)
+
+
+def write_under_load(
+    place: Place, per_gap: int, *, request: bool = False, change: bool = False
+) -> tuple[list[int], int]:
+    """The gaps between the slices of one image while `per_gap` bytes are applied each 4 ms, and the bytes in the end."""
+    znodes = [path for path, _ in place.machine.nodes.items() if path.startswith("/z")]
+    if request:
+        place.keeper.request()
+    else:
+        place.keeper.applied(5, 20_000, 0)
+    at, gaps = [], []
+    for _ in range(100_000):
+        place.now += SLICE_GAP_MS
+        if per_gap:
+            place.keeper.applied(6, per_gap, 0)
+        if change and znodes:
+            for path in znodes[-200:]:
+                place.machine.execute((SET_DATA, path, b"", -1))
+            del znodes[-200:]
+        for task in place.step(idle=False):
+            if isinstance(task, WriteBlock):
+                at.append(place.now)
+            elif isinstance(task, Finish):
+                gaps = [after - before for before, after in itertools.pairwise(at)]
+                return gaps, place.keeper.log_bytes
+            place.performed(task, None)
+    raise AssertionError("the image was never finished")
+
+
+def test_a_server_with_other_work_writes_slowly_and_has_written_all_when_the_log_has_half_of_what_is_due() -> (
+    None
+):
+    gaps, _ = write_under_load(Place(machine_with(20_000)), 1)
+    assert gaps.count(UNHURRIED_GAP_MS) > 0.8 * len(gaps) > 20
+    for per_gap in (20, 100, 200):
+        gaps, log_bytes = write_under_load(Place(machine_with(20_000)), per_gap)
+        assert log_bytes < 1.3 * SETTINGS.log_bytes_min, per_gap
+    assert set(gaps) == {SLICE_GAP_MS}, "it is late from the beginning on"
+
+
+def test_a_quiet_server_writes_as_fast_as_it_may_and_so_does_one_whose_snapshot_somebody_waits_for() -> None:
+    for gaps, _ in (
+        write_under_load(Place(machine_with(20_000)), 0),
+        write_under_load(Place(machine_with(20_000)), 1, request=True),
+    ):
+        assert set(gaps) == {SLICE_GAP_MS}
+
+
+def test_a_request_hurries_the_image_that_is_being_written() -> None:
+    place = Place(machine_with(20_000))
+    place.keeper.applied(5, 20_000, 0)
+    for _ in range(20):
+        place.now += UNHURRIED_GAP_MS
+        place.keeper.applied(6, 1, 0)
+        for task in place.step(idle=False):
+            place.performed(task, None)
+    gaps, _ = write_under_load(place, 1, request=True)
+    assert set(gaps) == {SLICE_GAP_MS}
+
+
+def test_what_changes_before_its_turn_comes_makes_an_image_hurry() -> None:
+    """It is in memory until it is taken."""
+    place = Place(machine_with(20_000))
+    for number in range(20_000):
+        place.machine.execute((SET_DATA, f"/z{number}", bytes(2_000), -1))
+    gaps, _ = write_under_load(place, 1, change=True)
+    assert gaps.count(SLICE_GAP_MS) > 0.8 * len(gaps)
 
 
 def test_a_large_state_is_written_less_often() -> None:

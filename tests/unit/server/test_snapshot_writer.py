@@ -51,7 +51,7 @@ class Place:
 
     def step(self, later_ms: int = SLICE_GAP_MS) -> list[Task]:
         self.now += later_ms
-        self.writer.step(self.now, self.received)
+        self.writer.step(self.now, self.received, lambda: True)
         return self.work.take_tasks()
 
     def full(self, task: Task) -> Written | None:

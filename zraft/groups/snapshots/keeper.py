@@ -1,7 +1,8 @@
 """Snapshots of the coordination group: when this server writes one, and how much of that group's log it keeps.
 
 A snapshot is due when the group's own entries since the last one have grown too many (in bytes or in commands
-to replay). A busy server waits for a quieter moment, but not for ever. A snapshot is also due when the group
+to replay). A busy server waits for a quieter moment, but not for ever, and writes slowly, so that the image is done
+when half of the log has gathered after which it writes the next one. A snapshot is also due when the group
 holds back too much of the log of all groups, as `zraft.groups.retention` says. `writing` says how it gets to
 the disk. Afterwards the log is kept back to the slowest follower that is being heard, within a bound, so that
 an ordinary restart or delay needs no snapshot (D-4). That bound counts what all groups wrote.
@@ -74,7 +75,8 @@ class SnapshotKeeper:
         self._marks: list[tuple[int, int]] = []
         self._begun_at = self._begun_others = 0
         self._newest_at = 0  # the position at which the newest snapshot was begun
-        self._wanted = False
+        self._wanted = self._hurried = False
+        self._bytes_at_slice = 0
         # Servers apply the same log; if all wrote at the same moment, all would be slow at once.
         self._stagger_percent = 100 + 12 * (server % 5)
         index = 0
@@ -135,7 +137,7 @@ class SnapshotKeeper:
             self._want()
 
     def _want(self) -> None:
-        self._wanted = self.may_be_due = True
+        self._wanted = self._hurried = self.may_be_due = True
 
     def _size_up(self, image_bytes: int, items: int) -> None:
         """Compute from the state's size how much log may gather beside it, in hundredths of bytes and of commands."""
@@ -162,9 +164,24 @@ class SnapshotKeeper:
         )
         return long_enough and not self.writing and self._machine.index != 0
 
+    def next_slice_hurries(self, written: float) -> bool:
+        """Return whether the image's next slice is to come soon, of which this part is written, from 0 to 1.
+
+        It is if somebody waits for the image, if the log has grown faster than the image, and if nothing was
+        applied since the slice before, when this was asked last.
+        """
+        quiet = self.log_bytes == self._bytes_at_slice
+        self._bytes_at_slice = self.log_bytes
+        return (
+            quiet
+            or self._hurried
+            or self.log_bytes * 100 >= written * self._bytes_due_percent
+            or self.commands * 100 >= written * self._commands_due_percent
+        )
+
     def begun(self, meta: SnapshotMeta) -> None:
         """Take note that an image of the present state is being written, which covers what `meta` says."""
-        self.writing, self._wanted = True, False
+        self.writing, self._hurried, self._wanted = True, self._wanted, False
         self.log_bytes = self.commands = 0
         self._begun_at, self._begun_others = self._retention.written, self._retention.others
         self._marks.append((self._begun_at, meta.index))

@@ -36,7 +36,7 @@ from zraft.groups.snapshots.tasks import (
     WriteBlock,
 )
 from zraft.groups.snapshots.work import Work
-from zraft.groups.snapshots.writing import SmallImage, SnapshotWriter, Written
+from zraft.groups.snapshots.writing import SLICE_BYTES_MAX, SmallImage, SnapshotWriter, Written
 from zraft.raft.core import Raft
 from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
@@ -179,7 +179,8 @@ class Snapshots:
                 wall_ms=wall_ms,
             )
             self.keeper.begun(covered)
-        self.writer.step(now_ms, self.receiver)
+        if self.writer.images:
+            self.writer.step(now_ms, self.receiver, self._next_slice_hurries)
         if raft.role is Role.LEADER:
             self._lead(now_ms, raft)
         elif self._led_term:
@@ -190,6 +191,19 @@ class Snapshots:
             self.sender.forget_silent(now_ms)
             self._compact(raft)
         return received
+
+    def _next_slice_hurries(self) -> bool:
+        """Return whether the next slice of an image may not wait for the server's other work.
+
+        Images of topics' groups are small. Of a large one, what changes before its turn comes is kept until it is taken.
+        """
+        image = self._machine.image_writer
+        return (
+            image is None
+            or len(self.writer.images) > 1
+            or image.backlog >= SLICE_BYTES_MAX
+            or self.keeper.next_slice_hurries(image.part)
+        )
 
     def _is_due(self, now_ms: int, *, idle: bool) -> bool:
         return self.keeper.is_due(idle=idle) and self.writer.may_begin(COORDINATION_GROUP, now_ms)

@@ -30,6 +30,9 @@ SLICE_BYTES_MAX: Final = 256 * 1024
 SLICE_GAP_MS: Final = 4
 """The least time between two slices: snapshots take at most about a third of the loop's time."""
 
+UNHURRIED_GAP_MS: Final = 20
+"""The time between two slices of images that may wait: they take about a twentieth of the loop's time."""
+
 BLOCKS_QUEUED_MAX: Final = 8
 """How many pieces may wait for the disk; beyond that images wait as well."""
 
@@ -146,6 +149,7 @@ class SnapshotWriter:
         self._retry_at: dict[GroupId, int] = {}
         self._queued = 0
         self._next_at = 0
+        self._gap_ms = SLICE_GAP_MS
 
     def may_begin(self, group: GroupId, now_ms: int) -> bool:
         """Return whether the group's last attempt succeeded, or failed long enough ago."""
@@ -178,11 +182,12 @@ class SnapshotWriter:
             image,
         )
 
-    def step(self, now_ms: int, received: Container[GroupId]) -> None:
+    def step(self, now_ms: int, received: Container[GroupId], hurries: Callable[[], bool]) -> None:
         """Do the turn's share: at most one slice, of one image.
 
         Args:
             received: groups for which another server's state is on its way: their images would be obsolete.
+            hurries: returns whether the slice after this one is to come after `SLICE_GAP_MS`.
         """
         for group, writing in self.images.items():
             if writing.begun or group in received or not self.may_begin(group, now_ms):
@@ -195,7 +200,8 @@ class SnapshotWriter:
             return
         for group, writing in self.images.items():
             if writing.begun and not writing.finishing and group not in received:
-                self._next_at = now_ms + SLICE_GAP_MS
+                self._gap_ms = SLICE_GAP_MS if hurries() else UNHURRIED_GAP_MS
+                self._next_at = now_ms + self._gap_ms
                 self._give_slice(group, writing)
                 return
 
@@ -268,5 +274,5 @@ class SnapshotWriter:
         """The ms after which a turn can go on with an image; None if only the disk can, or there is none."""
         for writing in self.images.values():
             if writing.begun and not writing.finishing:
-                return SLICE_GAP_MS
+                return self._gap_ms
         return None

@@ -120,6 +120,11 @@ class ImageWriter:
         return self._digest
 
     @property
+    def part(self) -> float:
+        """The part of the znodes that was swept, from 0 to 1."""
+        return max(0, self._shard) / SHARD_COUNT
+
+    @property
     def backlog(self) -> int:
         """Bytes packed and not yet taken: what changed since the last step, before the sweep reached it."""
         return len(self._ready) + len(self._packer.getbuffer())
