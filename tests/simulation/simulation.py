@@ -107,6 +107,7 @@ SCALED: Final[tuple[tuple[Any, str, int], ...]] = (
     (snapshot_receiving, "SILENT_MS", 800),
     (snapshot_writing, "SLICE_ITEMS", 12),
     (snapshot_writing, "SLICE_GAP_MS", 2),
+    (snapshot_writing, "UNHURRIED_GAP_MS", 4),
     (snapshot_keeper, "MARK_BYTES", 512),
     (snapshot_writing, "RETRY_MS", 300),
     (snapshots, "COMPACT_INTERVAL_MS", 60),
