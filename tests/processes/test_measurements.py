@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.long, pytest.mark.timeout(240)]
     [
         ("growing", ("--znodes", "1000"), "server 3 is taken in"),
         ("many_sessions", ("--sessions", "60", "--storm", "12", "--watches", "12"), "12 watches fire"),
+        ("sustained", ("--minutes", "0.05", "--sessions", "3", "--under-way", "2"), "0 failed; 0 elections"),
         ("starting", ("--znodes", "1000", "--times", "1"), "a start with all of it in the snapshot"),
         ("million", ("--znodes", "2000", "--partitions", "2"), "after the death of all servers"),
     ],
