@@ -169,6 +169,51 @@ def test_in_fifo_order_also_messages_to_several_are_not_overtaken() -> None:
     judge(logs_of(), evolve(CELL, order=Order.CAUSAL))
 
 
+def batched(log: list[Read], size: int = 3) -> list[Read]:
+    """The log of a cell without multicasts with messages of each producer in batches, which share id and stamp."""
+    batches: dict[int, list[list[Read]]] = {}
+    for one in log:
+        of = batches.setdefault(one.id[0], [[]])
+        if len(of[-1]) == size:
+            of.append([])
+        of[-1].append(one)
+    made: list[Read] = []
+    for batch in sorted((batch for of in batches.values() for batch in of), key=lambda batch: batch[0].stamp):
+        stamp, id = batch[0].stamp, batch[0].id
+        for index, one in enumerate(batch):
+            made.append(evolve(one, offset=len(made), stamp=stamp, id=id, index=index))
+    return made
+
+
+def batch_without_its_second(log: list[Read]) -> None:
+    del log[1]
+    log[:] = [evolve(one, offset=n) for n, one in enumerate(log)]
+
+
+def batch_torn_apart(log: list[Read]) -> None:
+    log.insert(5, log.pop(1))
+    log[:] = [evolve(one, offset=n) for n, one in enumerate(log)]
+
+
+def batch_with_two_stamps(log: list[Read]) -> None:
+    log[2] = evolve(log[2], stamp=(log[2].stamp[0] + 1, *log[2].stamp[1:]))
+
+
+def test_records_of_a_batch_share_its_place_in_the_order() -> None:
+    cell = evolve(CELL, share=0.0, batch_bytes=1_000)
+    for order in Order:
+        judge({place: batched(log) for place, log in logs_of(cell).items()}, evolve(cell, order=order))
+
+
+@pytest.mark.parametrize("breaks", [batch_without_its_second, batch_torn_apart, batch_with_two_stamps])
+def test_a_batch_that_is_not_whole_is_found(breaks: Callable[[list[Read]], None]) -> None:
+    cell = evolve(CELL, share=0.0, batch_bytes=1_000)
+    log = batched(logs_of(cell)[0])
+    breaks(log)
+    with pytest.raises(BrokenOrderError, match="of its batch, without the one before"):
+        judge({0: log}, cell)
+
+
 def test_a_message_that_comes_twice_with_ascending_stamps_is_found() -> None:
     log = logs_of()[0]
     log.append(evolve(log[3], offset=len(log), stamp=(log[-1].stamp[0] + 1, 1, 0, 0)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from tests.onyxlog.simulation.virtual_time import run_virtually
 from zraft_bench.multicast import process as multicast_process
 from zraft_bench.multicast.checks import Read, require_one_order
 from zraft_bench.multicast.load import Consuming, Producing, TopicError
-from zraft_bench.multicast.plan import Cell, Deck, Destinations, Singles
+from zraft_bench.multicast.plan import BURST, Cell, Deck, Destinations, Singles
 from zraft_bench.multicast.process import MulticastOrder
 from zraft_bench.multicast.results import CellResult, Consumed, Produced, combine
 from zraft_bench.records import from_plain, to_plain
@@ -63,7 +63,7 @@ class MemorySender:
         self.number = 0
         self.fails_at = 0
 
-    async def send(self, places: Destinations, payload: bytes) -> None:
+    async def send(self, places: Destinations, payload: bytes) -> Awaitable[object]:
         service, producer = self.service, self.producer
         self.number += 1
         number = self.number
@@ -72,8 +72,11 @@ class MemorySender:
         if number == self.fails_at:
             raise TopicError("the producer's session expired")
         service.deliver(producer, number, places, payload)
-        await asyncio.sleep(service.takes_s)
-        service.under_way[producer] -= 1
+        return asyncio.ensure_future(self._told())
+
+    async def _told(self) -> None:
+        await asyncio.sleep(self.service.takes_s)
+        self.service.under_way[self.producer] -= 1
 
 
 class MemoryReader:
@@ -151,6 +154,26 @@ def test_every_message_is_sent_once_and_read_everywhere() -> None:
     assert result.latency["1"].count + result.latency["3"].count == 600
     assert result.arrival["3"].count == 3 * result.latency["3"].count
     assert consumed.broken == ""
+
+
+def test_messages_that_share_batches_are_sent_in_bursts_and_the_loop_stays_closed() -> None:
+    cell = evolve(CELL, batch_bytes=1_000, window=300, messages=2_000, messages_max=4_000)
+    produced, _, result, service = run(cell)
+    assert cell.burst == BURST
+    assert produced.sent == (2_000, 2_000)
+    assert result.reason == ""
+    assert service.most == [2 * BURST, 2 * BURST]
+    assert sum(one.count for one in result.latency.values()) == 4_000
+
+
+def test_what_is_read_afterwards_has_a_rate_of_its_own() -> None:
+    produced, consumed, _, _ = run(CELL)
+    cell = evolve(CELL, reads_after=True)
+    consumed = evolve(consumed, began_s=10.0, last_s=(10.5, 12.0, 11.0))
+    found = combine(cell, 3, [evolve(produced, began_s=1.0, ended_s=4.0)], [consumed])
+    assert (found.elapsed_s, found.read_s) == (3.0, 2.0)
+    assert found.per_second == found.messages / 3.0
+    assert sum(found.per_topic()) == pytest.approx(found.delivered / 2.0)
 
 
 def test_the_loop_is_closed_by_the_window() -> None:

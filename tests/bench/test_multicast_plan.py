@@ -95,6 +95,16 @@ def test_where_a_message_goes_is_the_same_for_whoever_asks() -> None:
     assert len(set(one.of)) > 20, "which two topics is drawn anew each time"
 
 
+def test_messages_in_a_row_go_to_one_partition_and_all_partitions_have_their_turn() -> None:
+    cell = Cell(name="x", topics=1, fanout=1, partitions=8, producers=1, in_a_row=125)
+    deck = Deck(cell, 0)
+    assert [deck.destinations(n) for n in range(0, 2_000, 125)] == [(n,) for n in range(8)] * 2
+    assert all(deck.destinations(n) == deck.destinations(n + 124) for n in range(0, 16_000, 125))
+    assert dict(deck.deliveries(8_000)) == {1: 8_000}
+    with pytest.raises(ValueError, match="divisor of 1000"):
+        evolve(cell, in_a_row=3)
+
+
 def test_a_cell_ends_after_its_messages_and_its_time_or_after_its_most_messages() -> None:
     cell = Cell(name="x", messages=100, seconds=20, messages_max=1001)
     assert not cell.is_enough(0, 99, 30)

@@ -18,7 +18,14 @@ from zraft_bench.multicast import genuine as multicast_genuine
 from zraft_bench.multicast import tables as multicast_tables
 from zraft_bench.multicast.counts import counts_between
 from zraft_bench.multicast.logs import Footprint, GroupLog, footprint, logs_of, longest
-from zraft_bench.multicast.plan import Cell, latency_cells, order_cells, stream_cells, thesis_cells
+from zraft_bench.multicast.plan import (
+    Cell,
+    latency_cells,
+    order_cells,
+    records_cells,
+    stream_cells,
+    thesis_cells,
+)
 from zraft_bench.multicast.process import LOG, TOPICS
 from zraft_bench.multicast.results import (
     CellResult,
@@ -288,6 +295,28 @@ def test_each_order_stands_beside_partition_order_by_the_median_of_its_runs() ->
     ]
 
 
+def test_records_have_medians_of_sending_and_of_reading_and_are_in_no_table_of_mixes() -> None:
+    _, _, measured, _ = run(CELL)
+    cell = records_cells(Cell(name="base"))[0]
+    cells = [
+        evolve(
+            measured,
+            cell=cell,
+            messages=n * 100_000,
+            elapsed_s=2.0,
+            read_s=4.0,
+            servers_us=7.0,
+            generator_us=6.0,
+        )
+        for n in (3, 1, 2)
+    ]
+    tables = list(multicast_tables.tables_of(MulticastResults(cells=tuple(cells))))
+    assert [one.title for one in tables] == ["Records"]
+    (row,) = tables[0].rows
+    assert row[:7] == (cell.name, "3", "100,000", "50,000 - 150,000", "10.0", "7.0", "6.0")
+    assert row[tables[0].head.index("then read/s")] == f"{measured.delivered / 4.0:,.0f}"
+
+
 def test_streams_are_compared_with_the_log_of_the_same_size() -> None:
     found = table("Streams of one topic")
     assert found.rows[1][found.head.index("to a znode log")] == "2.00x"
@@ -380,11 +409,11 @@ def test_the_command_runs_all_parts_keeps_each_and_fails_if_one_did(
     monkeypatch.setattr(multicast_command, "run_genuine", run_genuine)
     done = CliRunner().invoke(main, ["multicast", "--out", str(tmp_path)], catch_exceptions=False)
     assert done.exit_code == (1 if broken else 0), done.output
-    assert len(ran) == 7 + 3 + 6 + 9
+    assert len(ran) == 7 + 3 + 6 + 9 + 7
     (path,) = tmp_path.glob("result_*_multicast.json")
     kept = load_run(path).multicast
     assert kept is not None
-    assert (len(kept.cells), len(kept.genuine), len(kept.streams)) == (19, 1, 6)
+    assert (len(kept.cells), len(kept.genuine), len(kept.streams)) == (26, 1, 6)
     assert "Beside the AtomicKafka thesis" in done.output
 
 
@@ -394,6 +423,7 @@ def test_the_command_runs_all_parts_keeps_each_and_fails_if_one_did(
         (("--connect", "127.0.0.1:1", "--set", "a=b"), "drop --set"),
         (("--connect", "127.0.0.1:1", "--part", "genuine"), "drop --connect"),
         (("--share", "1.5"), "--share"),
+        (("--window", "2000"), "--batch-bytes"),
         (("-d", "5"), "-d"),
     ],
 )

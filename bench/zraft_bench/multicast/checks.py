@@ -18,7 +18,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-from zraft_bench.multicast.plan import Cell, Deck, Payloads
+from zraft_bench.multicast.plan import Cell, Deck, Destinations, Header, Payloads
 from zraft_client.topics.options import Order
 from zraft_core.errors import ZraftError
 
@@ -43,12 +43,13 @@ Stamp = tuple[int, int, int, int]
 
 @frozen
 class Read:
-    """A message as a consumer read it. `id` is the message's own: (producer's id, number)."""
+    """A message as a consumer read it. `id` is the batch's own: (producer's id, number); `index` is its place there."""
 
     offset: int
     stamp: Stamp
     id: tuple[int, int]
     payload: bytes
+    index: int = 0
 
 
 @frozen
@@ -115,10 +116,11 @@ class LogCheck:
         self._decks = [Deck(cell, producer) for producer in range(cell.producers)]
         self._seen = [bytearray() for _ in self._decks]
         self._ids: list[int | None] = [None] * cell.producers
-        self._last_single = [-1] * cell.producers
-        self._last = [-1] * cell.producers
+        # The batch's number and the place there of the last message that went here alone, and of the last of all.
+        self._last_single = [(-1, 0)] * cell.producers
+        self._last = [(-1, 0)] * cell.producers
         self._ordered = cell.order is not Order.PARTITION
-        self._last_stamp: Stamp | None = None
+        self._before: Read | None = None
         self._chains, self._chains_of = self._make_chains()
 
     def _make_chains(self) -> tuple[dict[int, _Running], dict[tuple[int, ...], tuple[_Running, ...]]]:
@@ -163,48 +165,62 @@ class LogCheck:
         arrivals = []
         for read in reads:
             header = self._payloads.read(read.payload)
-            producer, number = header.producer, header.number
-            where = f"place {self.place}, offset {read.offset}, message {number} of producer {producer}"
-            if read.offset != self.delivered:
-                raise BrokenOrderError(f"{where}: expected offset {self.delivered}")
-            stamp = tuple(read.stamp)
-            if self._last_stamp is not None and stamp <= self._last_stamp:
-                raise BrokenOrderError(f"{where}: stamp {stamp} does not come after {self._last_stamp}")
-            if producer >= len(self._decks) or read.id[0] != (self._ids[producer] or read.id[0]):
-                raise BrokenOrderError(f"{where}: sent as {read.id}, by somebody else")
-            destinations = self._decks[producer].destinations(number)
-            if self.place not in destinations:
-                raise BrokenOrderError(f"{where}: it was sent to {destinations}")
-            self._once(producer, number, where)
-            self._ids[producer] = read.id[0]
-            if self._ordered:
-                if read.id[1] <= self._last[producer]:
-                    raise BrokenOrderError(
-                        f"{where}: its producer's {read.id[1]}th came behind the {self._last[producer]}th"
-                    )
-                self._last[producer] = read.id[1]
-            if len(destinations) == 1:
-                if read.id[1] <= self._last_single[producer]:
-                    raise BrokenOrderError(
-                        f"{where}: its producer's {read.id[1]}th came behind the {self._last_single[producer]}th"
-                    )
-                self._last_single[producer] = read.id[1]
-            else:
-                packed = _COMMON.pack(producer, number, stamp[0], stamp[1])
+            destinations = self._judge(read, header)
+            if len(destinations) > 1:
+                packed = _COMMON.pack(header.producer, header.number, read.stamp[0], read.stamp[1])
                 for chain in self._chains_of[destinations]:
                     chain.add(packed)
-            self._last_stamp = read.stamp
+            self._before = read
             self.delivered += 1
             arrivals.append(Arrival(header.sent_us, len(destinations)))
         return arrivals
 
-    def _once(self, producer: int, number: int, where: str) -> None:
-        seen = self._seen[producer]
+    def _judge(self, read: Read, header: Header) -> Destinations:
+        """Return the destinations of a message that may come here."""
+        producer, number = header.producer, header.number
+        if read.offset != self.delivered:
+            raise self._broken(read, header, f"expected offset {self.delivered}")
+        before = self._before
+        if read.index:
+            same = before is not None and (before.stamp, before.id) == (read.stamp, read.id)
+            if not same or before is None or before.index + 1 != read.index:
+                raise self._broken(
+                    read, header, f"the {read.index + 1}th of its batch, without the one before"
+                )
+        elif before is not None and read.stamp <= before.stamp:
+            raise self._broken(read, header, f"stamp {read.stamp} does not come after {before.stamp}")
+        if producer >= len(self._decks) or read.id[0] != (self._ids[producer] or read.id[0]):
+            raise self._broken(read, header, f"sent as {read.id}, by somebody else")
+        destinations = self._decks[producer].destinations(number)
+        if self.place not in destinations:
+            raise self._broken(read, header, f"it was sent to {destinations}")
+        self._once(read, header)
+        self._ids[producer] = read.id[0]
+        sent = (read.id[1], read.index)
+        if self._ordered:
+            if sent <= self._last[producer]:
+                raise self._overtaken(read, header, self._last[producer])
+            self._last[producer] = sent
+        if len(destinations) == 1:
+            if sent <= self._last_single[producer]:
+                raise self._overtaken(read, header, self._last_single[producer])
+            self._last_single[producer] = sent
+        return destinations
+
+    def _once(self, read: Read, header: Header) -> None:
+        seen, number = self._seen[header.producer], header.number
         if number >= len(seen):
             seen.extend(bytes(number + 1 - len(seen)))
         if seen[number]:
-            raise BrokenOrderError(f"{where}: it came twice")
+            raise self._broken(read, header, "it came twice")
         seen[number] = 1
+
+    def _overtaken(self, read: Read, header: Header, last: tuple[int, int]) -> BrokenOrderError:
+        return self._broken(read, header, f"its producer's {read.id[1]}th came behind the {last[0]}th")
+
+    def _broken(self, read: Read, header: Header, why: str) -> BrokenOrderError:
+        message = f"message {header.number} of producer {header.producer}"
+        return BrokenOrderError(f"place {self.place}, offset {read.offset}, {message}: {why}")
 
     def finish(self, produced: Sequence[int]) -> LogSummary:
         """Check the whole log after its last message; the cell's producers sent so many each, all reported as delivered.

@@ -6,9 +6,9 @@ Only this module knows its calls.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Generator, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from zraft_bench.multicast.checks import Read
 from zraft_bench.multicast.load import TopicError
@@ -17,6 +17,7 @@ from zraft_client.client import Client
 from zraft_client.errors import ClientError
 from zraft_client.topics.admin import Topics
 from zraft_client.topics.consumer import Consumer
+from zraft_client.topics.options import Destination
 from zraft_client.topics.producer import Producer
 
 CREATE_S: Final = 60.0
@@ -104,9 +105,9 @@ class TopicsClient:
             TopicError: it cannot be registered.
         """
         with _told("register a producer"):
-            # A cell counts messages, each of which has its own place in the order of all.
+            # Messages of a cell without batches have each its own place in the order of all.
             producer = self._topics.producer(
-                window=self._cell.window, order=self._cell.order, batch_bytes_max=0
+                window=self._cell.window, order=self._cell.order, batch_bytes_max=self._cell.batch_bytes
             )
             await producer.open()
         try:
@@ -143,16 +144,36 @@ class TopicSender:
     def __init__(self, producer: Producer, names: Sequence[tuple[str, int]]) -> None:
         self._producer = producer
         self._names = names
+        self._to: dict[Destinations, Destination | list[Destination]] = {}
         self.id = int(producer.id)
 
-    async def send(self, places: Destinations, payload: bytes) -> None:
-        """Send a message to these places, and return when it is delivered at all of them.
+    async def send(self, places: Destinations, payload: bytes) -> Outcome:
+        """Send a message; wait only for room, and await what is returned until it is delivered at all places.
 
         Raises:
-            TopicError: the service refused it, or did not answer in time.
+            TopicError: the service refused it.
         """
+        to = self._to.get(places)
+        if to is None:
+            several: list[Destination] = [self._names[place] for place in places]
+            to = self._to[places] = several if len(several) > 1 else several[0]
         try:
-            await self._producer.send([self._names[place] for place in places], payload)
+            return Outcome(await self._producer.send_soon(to, payload))
+        except ClientError as error:
+            raise TopicError(f"{type(error).__name__}: {error}") from error
+
+
+class Outcome:
+    """Outcome of a message; awaiting it raises TopicError if it was not delivered."""
+
+    __slots__ = ("_sent",)
+
+    def __init__(self, sent: Awaitable[object]) -> None:
+        self._sent = sent
+
+    def __await__(self) -> Generator[Any, None, object]:
+        try:
+            return (yield from self._sent.__await__())
         except ClientError as error:
             raise TopicError(f"{type(error).__name__}: {error}") from error
 
@@ -177,7 +198,7 @@ class TopicReader:
         found: dict[int, list[Read]] = {}
         for one in records:
             reads = found.setdefault(self._places[one.topic, one.partition], [])
-            reads.append(Read(one.offset, one.stamp, one.id, one.value))
+            reads.append(Read(one.offset, one.stamp, one.id, one.value, one.index))
         return found
 
 

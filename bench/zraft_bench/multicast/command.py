@@ -27,7 +27,7 @@ from zraft_bench.result_files import ResultFile, new_run
 from zraft_bench.show import Display, new_console
 from zraft_core.errors import ConfigError
 
-PARTS: Final = ("thesis", "latency", "genuine", "streams", "orders")
+PARTS: Final = ("thesis", "latency", "genuine", "streams", "orders", "records")
 GENUINE_SERVERS: Final = 5
 
 
@@ -83,11 +83,19 @@ GENUINE_SERVERS: Final = 5
     help="After so many messages of all producers together, they stop earlier.",
 )
 @click.option(
-    "--window",
-    default=256,
+    "--batch-bytes",
+    default=0,
     show_default=True,
-    type=click.IntRange(1, 1024),
-    help="How many messages of a producer may be undecided.",
+    type=click.IntRange(0, 512 * 1024),
+    help="Let messages to the same topics travel together, in batches of up to so many bytes; 0: each travels alone.",
+)
+@click.option(
+    "--window",
+    type=click.IntRange(1, 65_536),
+    help=f"How many messages of a producer may be undecided.  [default: 256; with --batch-bytes {plan.BATCHED_WINDOW}]",
+)
+@click.option(
+    "--repeat", default=1, show_default=True, type=click.IntRange(1, 100), help="How often the cells are run."
 )
 @click.option(
     "-d",
@@ -129,7 +137,9 @@ def multicast(
     messages: int,
     seconds: float,
     messages_max: int,
-    window: int,
+    batch_bytes: int,
+    window: int | None,
+    repeat: int,
     value_bytes: int,
     singles: str,
     sleep: bool,
@@ -147,6 +157,7 @@ def multicast(
     genuine  messages to 1, 2 and 5 of 10 topics: whom they touch (5 servers of its own, topics replicated once)
     streams  one topic, 100 B and 1 KB, 1 and 8 partitions, beside a log of znodes
     orders   one producer to four partitions, in order PARTITION, FIFO and CAUSAL
+    records  one producer of records in batches, 100 B and 1 KB, over 1, 8 and 64 partitions; consumers read afterwards
     Every log is read in full and compared with the others: a cell that breaks a promise fails, and has no figures.
     """
     if connect is not None and settings:
@@ -154,6 +165,11 @@ def multicast(
     if connect is not None and "genuine" in parts:
         raise ConfigError(
             "--part genuine reads the servers' logs, which needs servers of its own: drop --connect"
+        )
+    if window is not None and window > plan.MESSAGES_UNDECIDED_MAX and not batch_bytes:
+        raise ConfigError(
+            f"--window: found {window}; a producer has at most {plan.MESSAGES_UNDECIDED_MAX} messages under way that travel "
+            "alone: choose fewer, or add --batch-bytes"
         )
     chosen = parts or tuple(one for one in PARTS if connect is None or one != "genuine")
     base = Cell(
@@ -165,7 +181,8 @@ def multicast(
         messages=messages,
         seconds=0.0 if sleep else seconds,
         messages_max=max(messages * producers, messages_max) if not sleep else messages * producers,
-        window=window,
+        batch_bytes=batch_bytes,
+        window=window or (plan.BATCHED_WINDOW if batch_bytes else 256),
         value_bytes=value_bytes,
         sleep_ms=plan.THESIS_SLEEP_MS if sleep else 0.0,
         seed=seed,
@@ -179,7 +196,7 @@ def multicast(
             given if given is not None else LocalCluster(Path(directory) / "a", servers, settings)
         )
         aside = LocalCluster(Path(directory) / "b", GENUINE_SERVERS, (*settings, "topics.replication=1"))
-        work = _Run(base, chosen, shares, processes or default_processes(), file, new_console())
+        work = _Run(base, chosen, shares, processes or default_processes(), repeat, file, new_console())
         ok = asyncio.run(work.all(running, aside))
     raise SystemExit(0 if ok else 1)
 
@@ -193,6 +210,7 @@ class _Run:
         parts: Sequence[str],
         shares: Sequence[float],
         processes: int,
+        repeat: int,
         file: ResultFile,
         console: Console,
     ) -> None:
@@ -209,6 +227,9 @@ class _Run:
             self._cells += plan.latency_cells(base)
         if "orders" in parts:
             self._cells += plan.order_cells(base)
+        if "records" in parts:
+            self._cells += plan.records_cells(base)
+        self._cells *= repeat
         self._results = MulticastResults()
 
     async def all(self, servers: Servers, aside: LocalCluster) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from zraft_bench.load.histogram import Histogram
@@ -31,11 +31,11 @@ class TopicError(ZraftError):
 class Sender(Protocol):
     """One producer."""
 
-    async def send(self, places: Destinations, payload: bytes) -> None:
-        """Send a message; return once it is delivered at all places.
+    async def send(self, places: Destinations, payload: bytes) -> Awaitable[object]:
+        """Send a message; wait only for room. Await what is returned until it is delivered at all places.
 
         Raises:
-            TopicError: it was not.
+            TopicError: it is not taken; awaiting raises it if it was not delivered.
         """
 
 
@@ -113,27 +113,38 @@ class Producing:
     async def _produce(self, producer: int) -> None:
         deck = Deck(self._cell, producer)
         pace = _Pace(self._cell.sleep_ms / 1000, self._clock)
-        await asyncio.gather(*(self._work(producer, deck, pace) for _ in range(self._cell.window)))
+        workers = self._cell.window // self._cell.burst
+        await asyncio.gather(*(self._work(producer, deck, pace) for _ in range(workers)))
 
     async def _work(self, producer: int, deck: Deck, pace: _Pace) -> None:
-        sender, clock, cell = self._senders[producer], self._clock, self._cell
-        while not self._failures and not cell.is_enough(
-            producer, self._sent[producer], clock() - self._began
-        ):
+        while not self._failures and self._goes_on(producer):
+            try:
+                await self._burst(producer, deck, pace)
+            except TopicError as error:
+                text = str(error)[:FAILURE_TEXT_LENGTH]
+                self._failures[text] = self._failures.get(text, 0) + 1
+
+    def _goes_on(self, producer: int) -> bool:
+        return not self._cell.is_enough(producer, self._sent[producer], self._clock() - self._began)
+
+    async def _burst(self, producer: int, deck: Deck, pace: _Pace) -> None:
+        """Send some messages, and wait for each; what is told out of its turn counts as told in its turn."""
+        sender, clock = self._senders[producer], self._clock
+        under_way: list[tuple[int, float, Awaitable[object]]] = []
+        for _ in range(self._cell.burst):
+            if under_way and not self._goes_on(producer):
+                break
             number = self._sent[producer]
             self._sent[producer] += 1
             await pace.turn()
             places = deck.destinations(number)
             sent = clock()
             payload = self._payloads.make(producer, number, int(sent * 1_000_000))
-            try:
-                await sender.send(places, payload)
-            except TopicError as error:
-                text = str(error)[:FAILURE_TEXT_LENGTH]
-                self._failures[text] = self._failures.get(text, 0) + 1
-                return
+            under_way.append((len(places), sent, await sender.send(places, payload)))
+        for destinations, sent, told in under_way:
+            await told
             self._ended = answered = clock()
-            self._latencies.add(len(places), answered - sent)
+            self._latencies.add(destinations, answered - sent)
 
 
 class _Pace:
@@ -180,7 +191,7 @@ class Consuming:
 
         What is missing after the cell's deadline, or broken, is in the result.
         """
-        cpu = self._cpu_clock()
+        cpu, began = self._cpu_clock(), self._clock()
         broken = ""
         summaries: list[LogSummary] = []
         try:
@@ -192,6 +203,7 @@ class Consuming:
         found = Consumed(
             places=tuple(self._checks),
             delivered=tuple(check.delivered for check in self._checks.values()),
+            began_s=began,
             last_s=tuple(self._last.values()),
             arrivals=self._latencies.histograms(),
             broken=broken,
@@ -202,17 +214,19 @@ class Consuming:
     async def _read_all(self, produced: asyncio.Future[list[int]]) -> None:
         if self._reader is None:
             return
-        missing: dict[int, int] = {}
+        wanted: dict[int, int] = {}
         give_up = float("inf")
         while True:
             if produced.done():
-                counts = produced.result()
+                if not wanted:
+                    counts = produced.result()
+                    wanted = {place: check.expect(counts) for place, check in self._checks.items()}
+                    give_up = self._clock() + self._cell.deadline_s
                 missing = {
                     place: left
                     for place, check in self._checks.items()
-                    if (left := check.expect(counts) - check.delivered) > 0
+                    if (left := wanted[place] - check.delivered) > 0
                 }
-                give_up = min(give_up, self._clock() + self._cell.deadline_s)
                 if not missing:
                     return
                 if self._clock() >= give_up:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
+
+from attrs import frozen
 
 from zraft_bench.multicast.checks import Read
+from zraft_bench.multicast.client import Outcome
 from zraft_bench.multicast.load import TopicError
 from zraft_bench.multicast.plan import Cell, Destinations, Payloads
 from zraft_client.client import Client
@@ -70,17 +73,20 @@ class LogSender:
         self._client = client
         self._path = path
 
-    async def send(self, places: Destinations, payload: bytes) -> None:
-        """Append a message, and return when it is committed.
-
-        Raises:
-            TopicError: the service refused it, or did not answer in time.
-        """
+    async def send(self, places: Destinations, payload: bytes) -> Outcome:
+        """Return what appends a message when it is awaited, until it is committed."""
         assert places == (0,), "there is one log"
-        try:
-            await self._client.create(self._path, payload, sequential=True)
-        except ClientError as error:
-            raise TopicError(f"{type(error).__name__}: {error}") from error
+        return Outcome(_Appending(self._client, self._path, payload))
+
+
+@frozen
+class _Appending:
+    client: Client
+    path: str
+    payload: bytes
+
+    def __await__(self) -> Generator[Any, None, object]:
+        return self.client.create(self.path, self.payload, sequential=True).__await__()
 
 
 class LogReader:

@@ -26,6 +26,12 @@ PERIOD: Final = 1000
 HEADER: Final = struct.Struct(">IIQQ")
 """Nonce of the cell, producer, number of the message, when it was sent (us, monotonic clock of the machine)."""
 
+MESSAGES_UNDECIDED_MAX: Final = 1_024
+"""What servers keep of a producer."""
+
+BURST: Final = 128
+"""Messages that share one task of the load generator where they share batches."""
+
 TOPICS_MAX: Final = 64
 MESSAGES_MAX: Final = 1_000_000
 THESIS_TOPICS: Final = 5
@@ -54,6 +60,10 @@ class Cell:
         messages: each producer sends at least so many.
         seconds: and goes on so long, unless `messages_max` of all producers together were sent before.
         window: messages of one producer that may be undecided: the loop is closed.
+        batch_bytes: messages to the same topics travel together, in batches of up to so many bytes; 0: each alone.
+        in_a_row: so many messages of a producer go to the same partition before the next one's turn comes, as where
+            producers choose partitions themselves; a divisor of `PERIOD`.
+        reads_after: consumers begin when everything was sent, so that both have a rate of their own.
         order: what the messages of one producer promise among each other.
         sleep_ms: after each message; then rates say nothing, and only latency is compared.
         deadline_s: for the last messages to arrive once everything was sent.
@@ -70,6 +80,9 @@ class Cell:
     seconds: float = field(default=20.0, validator=validators.ge(0.0))
     messages_max: int = field(default=MESSAGES_MAX, validator=validators.ge(1))
     window: int = field(default=256, validator=[validators.ge(1), validators.le(65_536)])
+    batch_bytes: int = field(default=0, validator=validators.ge(0))
+    in_a_row: int = field(default=1, validator=validators.ge(1))
+    reads_after: bool = False
     order: Order = Order.PARTITION
     value_bytes: int = field(default=100, validator=[validators.ge(HEADER.size), validators.le(900_000)])
     sleep_ms: float = field(default=0.0, validator=validators.ge(0.0))
@@ -81,6 +94,13 @@ class Cell:
             raise ValueError(
                 f"fanout: found {self.fanout}, expected at most the {self.topics} topics there are"
             )
+        if PERIOD % self.in_a_row:
+            raise ValueError(f"in_a_row: found {self.in_a_row}, expected a divisor of {PERIOD}")
+
+    @property
+    def burst(self) -> int:
+        """The number of messages that are sent one after the other before their answers are waited for."""
+        return min(BURST, self.window) if self.batch_bytes else 1
 
     @property
     def places(self) -> int:
@@ -118,7 +138,9 @@ class Deck:
         rng.shuffle(topics)
         # Partitions take turns, the same one of each topic; so a deck is as many times as long.
         self.of: tuple[Destinations, ...] = tuple(
-            tuple(topic * cell.partitions + n % cell.partitions for topic in topics[n % PERIOD])
+            tuple(
+                topic * cell.partitions + n // cell.in_a_row % cell.partitions for topic in topics[n % PERIOD]
+            )
             for n in range(PERIOD * cell.partitions)
         )
 
@@ -231,6 +253,42 @@ def stream_cells(base: Cell) -> list[Cell]:
         )
         for value_bytes in STREAM_BYTES
         for partitions in STREAM_PARTITIONS
+    ]
+
+
+BATCHED_WINDOW: Final = 8_192
+"""Records under way of a producer whose records travel in batches: more than fifty batches of 16 KiB."""
+RECORDS_MAX: Final = 10_000_000
+IN_A_ROW: Final = 125
+"""Records of 100 bytes that fill a batch of 16 KiB; in orders FIFO and CAUSAL one to another partition ends the batch."""
+
+
+def records_cells(base: Cell) -> list[Cell]:
+    """Return cells of one producer of records that travel in batches, beside one whose records travel alone.
+
+    Consumers begin when it is done.
+    """
+    one = evolve(
+        base,
+        share=0.0,
+        fanout=1,
+        topics=1,
+        producers=1,
+        batch_bytes=16 * 1024,
+        window=BATCHED_WINDOW,
+        messages_max=RECORDS_MAX,
+        reads_after=True,
+    )
+    return [
+        evolve(one, name="100 B, batches of 16 KiB", value_bytes=100),
+        evolve(one, name="1,000 B, batches of 64 KiB", value_bytes=1000, batch_bytes=64 * 1024),
+        evolve(one, name="100 B, each alone", value_bytes=100, batch_bytes=0, window=256),
+        evolve(one, name="100 B, eight partitions", value_bytes=100, partitions=8),
+        evolve(one, name="100 B, 64 partitions", value_bytes=100, partitions=64),
+        evolve(one, name="100 B, eight partitions, FIFO", value_bytes=100, partitions=8, order=Order.FIFO),
+        evolve(
+            one, name="100 B, eight partitions, CAUSAL", value_bytes=100, partitions=8, order=Order.CAUSAL
+        ),
     ]
 
 

@@ -24,10 +24,12 @@ from typing import IO, Any, Final
 from attrs import frozen
 
 from zraft_bench.load.process import run_on_pipes
+from zraft_bench.multicast.checks import LogSummary
 from zraft_bench.multicast.client import TopicsClient
 from zraft_bench.multicast.load import Consuming, Producing, Reader, Sender
 from zraft_bench.multicast.log_client import LogClient
 from zraft_bench.multicast.plan import Cell
+from zraft_bench.multicast.results import Consumed
 from zraft_bench.records import from_plain, to_plain
 from zraft_core.errors import ZraftError
 
@@ -72,7 +74,7 @@ async def serve(lines: asyncio.StreamReader, output: IO[bytes]) -> None:
             await asyncio.sleep(json.loads(line)["start"])
             say(began=time.monotonic())
             sent: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
-            reading = asyncio.ensure_future(consuming.run(sent))
+            reading = asyncio.ensure_future(_consume(consuming, sent, order.cell))
             try:
                 say(produced=to_plain(await producing.run()))
                 line = await lines.readline()
@@ -85,6 +87,14 @@ async def serve(lines: asyncio.StreamReader, output: IO[bytes]) -> None:
             say(consumed={"consumed": to_plain(consumed), "logs": to_plain(logs)})
     except (ZraftError, OSError) as error:
         say(error=f"{type(error).__name__}: {error}")
+
+
+async def _consume(
+    consuming: Consuming, sent: asyncio.Future[list[int]], cell: Cell
+) -> tuple[Consumed, list[LogSummary]]:
+    if cell.reads_after:
+        await asyncio.wait((sent,))
+    return await consuming.run(sent)
 
 
 @contextlib.asynccontextmanager

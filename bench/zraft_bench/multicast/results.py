@@ -44,6 +44,7 @@ class Consumed:
 
     places: tuple[int, ...]
     delivered: tuple[int, ...] = ()
+    began_s: float = 0.0
     last_s: tuple[float, ...] = ()
     arrivals: dict[str, Histogram] = field(factory=dict)
     broken: str = ""
@@ -88,6 +89,8 @@ class CellResult:
         thesis_records: what the thesis' optimised algorithm would have written and read for the same
             messages.
         pairs: of logs that have messages in common, all of which agree.
+        read_s: for how long consumers read, if they began when everything was sent; then `elapsed_s`, `servers_us` and
+            `generator_us` are of sending alone, and `reader_us` is the consumers' CPU time per delivery.
     """
 
     cell: Cell
@@ -107,6 +110,8 @@ class CellResult:
     generator_share: float = 0.0
     generator_us: float = 0.0
     servers_us: float | None = None
+    read_s: float = 0.0
+    reader_us: float = 0.0
     notes: tuple[str, ...] = ()
 
     @property
@@ -250,12 +255,16 @@ def combine(
     began = min((one.began_s for one in produced), default=0.0)
     delivered = {p: n for one in consumed for p, n in zip(one.places, one.delivered, strict=True)}
     last = max((at for one in consumed for at in one.last_s), default=began)
-    elapsed = max(last, max((one.ended_s for one in produced), default=began)) - began
+    sent_all = max((one.ended_s for one in produced), default=began)
+    elapsed = (sent_all if cell.reads_after else max(last, sent_all)) - began
+    read_s = last - min((one.began_s for one in consumed), default=last) if cell.reads_after else 0.0
+    reading = read_s or elapsed
     latency, arrival = _merged(one.latencies for one in produced), _merged(one.arrivals for one in consumed)
     decks = [Deck(cell, producer) for producer in range(cell.producers)]
     sizes = [size for deck, count in zip(decks, sent, strict=True) for size in deck.deliveries(count)]
     messages = sum(sent)
-    busy = [*(one.cpu_s for one in produced), *(one.cpu_s for one in consumed)]
+    sending, readers = [one.cpu_s for one in produced], [one.cpu_s for one in consumed]
+    busy = sending if cell.reads_after else [*sending, *readers]
     failures: dict[str, int] = {}
     for one in produced:
         for text, count in one.failures.items():
@@ -271,7 +280,7 @@ def combine(
                 topic=place // cell.partitions,
                 partition=place % cell.partitions,
                 delivered=count,
-                per_second=count / elapsed if elapsed else 0.0,
+                per_second=count / reading if reading else 0.0,
             )
             for place, count in sorted(delivered.items())
         ),
@@ -285,6 +294,8 @@ def combine(
         generator_share=max(busy, default=0.0) / elapsed if elapsed else 0.0,
         generator_us=sum(busy) * 1e6 / messages if messages else 0.0,
         servers_us=servers_cpu_s * 1e6 / messages if servers_cpu_s is not None and messages else None,
+        read_s=read_s,
+        reader_us=sum(readers) * 1e6 / max(1, sum(delivered.values())) if cell.reads_after else 0.0,
     )
     return _noted(judged(result, sizes, [one.broken for one in consumed if one.broken]))
 

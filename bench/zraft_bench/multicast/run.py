@@ -97,11 +97,12 @@ async def _measured(cell: Cell, servers: Servers, orders: Sequence[MulticastOrde
                 produced = [
                     from_plain(Produced, one, "produced") for one in await processes.expect_of_all("produced")
                 ]
+                cpu_sent = servers.cpu_s()
                 processes.say_to_all(sent=sent_by_producer(cell, produced))
                 told: list[dict[str, Any]] = await processes.expect_of_all("consumed")
         except TimeoutError:
             raise LoadError(f"not finished after {limit_s(cell):.0f} s, given up") from None
-        cpu_after = servers.cpu_s()
+        cpu_after = cpu_sent if cell.reads_after else servers.cpu_s()
         after = await asyncio.to_thread(server_values, servers.hosts)
     consumed = [from_plain(Consumed, one["consumed"], "consumed") for one in told]
     logs = [from_plain(LogSummary, log, "logs") for one in told for log in one["logs"]]

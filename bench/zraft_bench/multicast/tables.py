@@ -31,18 +31,20 @@ class Table:
 
 def tables_of(results: MulticastResults) -> Iterator[Table]:
     """Return the tables that have rows."""
-    rated = [one for one in results.cells if not one.cell.sleep_ms and one.cell.window > 1]
+    mixed = [one for one in results.cells if not one.cell.reads_after]
+    rated = [one for one in mixed if not one.cell.sleep_ms and one.cell.window > 1]
     makers = (
         (rates, rated),
         (beside_thesis, rated),
-        (latencies, results.cells),
-        (accounting, results.cells),
+        (records, [one for one in results.cells if one.cell.reads_after]),
+        (latencies, mixed),
+        (accounting, mixed),
     )
     for make, cells in makers:
         table = make(cells)
         if table.rows:
             yield table
-    for table in (orders(results.cells), steps(results), genuineness(results), streams(results)):
+    for table in (orders(mixed), steps(results), genuineness(results), streams(results)):
         if table.rows:
             yield table
 
@@ -124,6 +126,43 @@ def beside_thesis(cells: Sequence[CellResult]) -> Table:
     )
     head = ("cell", "table", "topic", "thesis, deliveries/s", "here", "ratio")
     return Table("Beside the AtomicKafka thesis", head, tuple(rows), (0, 1, 2), notes)
+
+
+def records(cells: Sequence[CellResult]) -> Table:
+    """Return rates and costs of sending and, afterwards, of reading; medians of the runs of each cell."""
+    runs: dict[str, list[CellResult]] = {}
+    for one in cells:
+        runs.setdefault(one.cell.name, []).append(one)
+    rows = []
+    for name, ones in runs.items():
+        good = [one for one in ones if one.ok and one.elapsed_s]
+        sent = sorted(one.per_second for one in good)
+        size = ones[0].cell.value_bytes
+        figures = [NONE] * 7
+        if good:
+            figures = [
+                f"{median(sent):,.0f}",
+                f"{sent[0]:,.0f} - {sent[-1]:,.0f}",
+                f"{median(sent) * size / 1e6:.1f}",
+                NONE
+                if any(one.servers_us is None for one in good)
+                else f"{median(one.servers_us or 0.0 for one in good):.1f}",
+                f"{median(one.generator_us for one in good):.1f}",
+                f"{median(one.delivered / one.read_s if one.read_s else 0.0 for one in good):,.0f}",
+                f"{median(one.reader_us for one in good):.1f}",
+            ]
+        reasons = "; ".join(one.reason for one in ones if not one.ok)
+        rows.append((name, f"{len(ones)}", *figures, _state(reasons)))
+    head = (
+        *("cell", "runs", "records/s", "least - most", "MB/s", "servers us", "producer us"),
+        *("then read/s", "consumer us", "state"),
+    )
+    notes = (
+        "A record counts as sent once it is durable on a majority and delivered. Consumers begin when everything is sent, "
+        "and read all of it. CPU time is per record; the benchmark's checks of what is read are in the consumer's.",
+    )
+    failed = frozenset(n for n, ones in enumerate(runs.values()) if not all(one.ok for one in ones))
+    return Table("Records", head, tuple(rows), (0, len(head) - 1), notes, failed)
 
 
 def orders(cells: Sequence[CellResult]) -> Table:
