@@ -33,7 +33,8 @@ def oldest_needed(
 
     All entries written before it was begun are covered, and no truncation in it or after it reaches back to them: it
     would refer to entries that are gone. Dropping a whole log counts as one: what the segment says the log began with
-    is then not of the log that there is now.
+    is then not of the log that there is now. Truncations of groups that were forgotten since count, too: a start reads
+    them before it reads that the group is forgotten.
 
     Args:
         compacted: by group, up to which entry a durable snapshot covers it.
@@ -47,10 +48,12 @@ def oldest_needed(
             span.bases is not None
             and span.number <= announced
             and all(
-                base.index <= max(logs[group].base.index, compacted.get(group, NO_INDEX))
-                and base.index < truncated.get(group, base.index + 1)
+                base.index < truncated.get(group, base.index + 1)
+                and (
+                    group not in logs
+                    or base.index <= max(logs[group].base.index, compacted.get(group, NO_INDEX))
+                )
                 for group, base in span.bases.items()
-                if group in logs
             )
         ):
             return span.number

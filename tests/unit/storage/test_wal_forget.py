@@ -10,7 +10,14 @@ from tests.simulation.disk import ProcessDied, SimulatedDisk, Trouble
 from tests.unit.storage.scenario import open_wal
 from zraft.raft.messages import Entry, EntryKind, HardState
 from zraft.raft.snapshot import SnapshotMeta
-from zraft.storage.records import EntryRecord, ForgetRecord, HardStateRecord, RosterRecord
+from zraft.storage.records import (
+    EntryRecord,
+    ForgetRecord,
+    HardStateRecord,
+    RestoreRecord,
+    RosterRecord,
+    TruncateRecord,
+)
 from zraft.storage.wal import Wal
 from zraft_core.errors import StorageError
 from zraft_core.ids import GroupId, ServerId
@@ -71,6 +78,38 @@ def test_a_forgotten_group_holds_no_segment_and_is_restated_in_none() -> None:
     directory.close()
     base = SnapshotMeta(89, 1, 90, b"")
     _, _, recovered = open_wal(disk, snapshots={KEPT: base})
+    assert set(recovered.groups) == {KEPT}
+
+
+@pytest.mark.parametrize("last", [TruncateRecord(GONE, 3), RestoreRecord(GONE, SnapshotMeta(50, 1, 50, b""))])
+def test_what_a_forgotten_group_dropped_of_earlier_segments_keeps_them_until_the_segment_itself_goes(
+    last: TruncateRecord | RestoreRecord,
+) -> None:
+    """Or a start would find a truncation that reaches back to entries which are gone, and call it corruption."""
+    disk = SimulatedDisk()
+    directory, wal, _ = open_wal(disk)
+    begin(wal)
+    for index in range(2, 6):
+        wal.append([entry(GONE, index)])
+    index = 1
+    while wal.statistics().segments < 3:  # so the last one says that the group ended with its fifth entry
+        index += 1
+        wal.append([entry(KEPT, index)])
+    wal.append([last])
+    wal.append([ForgetRecord(GONE)])
+    wal.compact(KEPT, index)
+    wal.close()
+    directory.close()
+    snapshots = {KEPT: SnapshotMeta(index, 1, index + 1, b"")}
+    directory, wal, recovered = open_wal(disk, snapshots=snapshots)
+    assert set(recovered.groups) == {KEPT}
+    for later in range(index + 1, index + 60):
+        wal.append([entry(KEPT, later)])
+    wal.compact(KEPT, index + 59)
+    assert wal.statistics().segments < 3, "they are kept no longer than that"
+    wal.close()
+    directory.close()
+    _, _, recovered = open_wal(disk, snapshots={KEPT: SnapshotMeta(index + 59, 1, index + 60, b"")})
     assert set(recovered.groups) == {KEPT}
 
 
