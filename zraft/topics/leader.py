@@ -83,6 +83,9 @@ class PartitionLeader:
         self._timed: tuple[PendingMessage, int] | None = None
         """A message, and when it was said: how long answers take is measured on one at a time."""
         self._commands: list[PartitionCommand] = []
+        self._held: list[PartitionCommand] = []
+        """Commands that wait for others, to share an entry with them, or until `_held_until`."""
+        self._held_until = 0
         self._messages: dict[GroupId, list[GroupMessage]] = {}
         self._reports: list[Report] = []
         self._replies: list[Reply] = []
@@ -91,6 +94,9 @@ class PartitionLeader:
 
     def take(self) -> MulticastOutput:
         """Return everything since the last call; the commands go into one entry."""
+        if self._held and (self._commands or self._now >= self._held_until):
+            self._commands[:0] = self._held
+            self._held = []
         output = MulticastOutput(
             tuple(self._commands), self._messages, tuple(self._reports), tuple(self._replies)
         )
@@ -336,16 +342,38 @@ class PartitionLeader:
         else:
             message = None
         self._remotes.add((mid, sender))
-        self._commands.append(
-            Remote(mid, sender, propose.time, propose.void, propose.floor, propose.digest, message)
+        command = Remote(mid, sender, propose.time, propose.void, propose.floor, propose.digest, message)
+        if message is None and self._waits_for_more(mid, entry):
+            self._hold(command, self.settings.gather_ticks)
+        else:
+            self._commands.append(command)
+
+    def _waits_for_more(self, mid: MessageId, entry: PendingMessage | None) -> bool:
+        """Return whether nothing can be done with a proposal yet: others are missing, and no other message is pending.
+
+        Another message may be delivered as soon as the known proposals of this one show that it comes later.
+        """
+        if len(self.partition.pending) + len(self._started) > 1:
+            return False
+        known = entry.proposals if entry is not None else ()
+        destinations = entry.message.destinations if entry is not None else self._started[mid].destinations
+        return any(
+            group != self.group and group not in known and (mid, group) not in self._remotes
+            for group in destinations
         )
+
+    def _hold(self, command: PartitionCommand, ticks: int) -> None:
+        """Let a command wait for another one, or for so many ticks: an entry of its own costs more than it brings."""
+        until = self._now + ticks
+        self._held_until = min(self._held_until, until) if self._held else until
+        self._held.append(command)
 
     def _on_floor(self, sender: GroupId, floor: FinalTime) -> None:
         """Log a floor that lets something go, once."""
         owed = self.partition.settled.first_owed(sender)
         if owed is not None and owed <= floor and self._settling.get(sender, BEGINNING) < floor:
             self._settling[sender] = floor
-            self._commands.append(Settled(sender, floor))
+            self._hold(Settled(sender, floor), self.settings.settle_ticks)
 
     def _propose(self, to: GroupId, entry: PendingMessage, *, with_payload: bool = False) -> None:
         self._send(to, self._proposal(entry, with_payload=with_payload))
@@ -553,6 +581,8 @@ class PartitionLeader:
         """
         now, settings = self._now, self.settings
         due: list[int] = []
+        if self._held:
+            due.append(max(1, self._held_until - now))
         resend = self._resending.next_due()
         if resend is not None:
             due.append(max(1, resend - now))

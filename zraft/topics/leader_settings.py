@@ -36,6 +36,8 @@ class LeaderSettings:
     `staged_bytes_max`: payloads that wait for their rounds; the oldest undecided message of a producer is always taken, so
     that none waits for room for ever.
     `started_max`, `started_bytes_max`: STARTs in the log that are not applied yet, and their payloads.
+    `gather_ticks`: how long a proposal waits for the other ones of a message that is alone, to share their entry;
+    `settle_ticks`: how long the news that a group has delivered something waits for any other entry.
     `report_unchanged`: group 0 is told even if it was told the same before. Without, it is told what changed, what it
     asks for by repeating a view, and again and again what it has to do something about.
     """
@@ -46,6 +48,8 @@ class LeaderSettings:
     floor_ticks: int = 20
     advance_ticks: int = 5
     report_ticks: int = 100
+    gather_ticks: int = 2
+    settle_ticks: int = 2
     inline_bytes_max: int = 512
     pending_max: int = 65_536
     pending_bytes_max: int = 64 * 1024 * 1024

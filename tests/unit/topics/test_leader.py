@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 
 from tests.unit.topics.groups import VIEW, A, B, C, P, Q, apply, message, partition, remote, start
 from zraft.topics.leader import PartitionLeader
@@ -28,8 +29,16 @@ from zraft_core.topics.stamps import FinalTime
 from zraft_core.topics.view import ViewDelta
 
 SETTINGS = LeaderSettings(
-    resend_ticks=2, resend_ticks_max=8, floor_ticks=1, advance_ticks=1, report_ticks=5, inline_bytes_max=0
+    resend_ticks=2,
+    resend_ticks_max=8,
+    floor_ticks=1,
+    advance_ticks=1,
+    report_ticks=5,
+    gather_ticks=0,
+    settle_ticks=0,
+    inline_bytes_max=0,
 )
+HOLDING = evolve(SETTINGS, gather_ticks=2, settle_ticks=3)
 
 
 class Led:
@@ -303,6 +312,75 @@ def test_a_floor_is_logged_once_and_only_if_something_goes_by_it() -> None:
     assert led.logged == [Settled(B, FinalTime(5, B))]
     led.commit()
     assert not led.state.settled
+
+
+def test_the_proposals_of_a_message_that_is_alone_share_an_entry() -> None:
+    led = Led(settings=HOLDING)
+    mine = message(1, A, B, C)
+    led.start(mine)
+    led.commit()
+    led.hear(propose(mine, B, 1, whole=False))
+    assert led.logged == [], "C's is missing, without which it changes nothing"
+    assert led.leader.due_in() == 2
+    led.hear(propose(mine, B, 1, whole=False))
+    led.hear(propose(mine, C, 2, whole=False))
+    assert [(type(one), one.sender) for one in led.logged if isinstance(one, Remote)] == [
+        (Remote, B),
+        (Remote, C),
+    ]
+    led.commit()
+    assert led.state.next_offset == 1
+
+
+def test_a_proposal_waits_for_the_others_for_a_short_time_only() -> None:
+    """The one that is missing may be that of a group which is down; then who asks is told by it."""
+    led = Led(settings=HOLDING)
+    mine = message(1, A, B, C)
+    led.start(mine)
+    led.commit()
+    led.hear(propose(mine, B, 1, whole=False))
+    led.tick()
+    assert led.logged == []
+    led.tick()
+    assert [type(one) for one in led.logged] == [Remote]
+
+
+def test_no_proposal_waits_while_another_message_does() -> None:
+    """What is known of the first one's time may let the second one be delivered before it."""
+    led = Led(settings=HOLDING)
+    mine, other = message(1, A, B, C), message(2, A, B)
+    led.start(mine)
+    led.commit()
+    led.hear(propose(mine, B, 1, whole=False))
+    assert led.logged == []
+    led.start(other)
+    assert [type(one) for one in led.logged] == [Remote, Start], "it goes with the entry that is due anyway"
+    led.commit()
+    led.hear(propose(mine, C, 1, whole=False))
+    led.commit()
+    third = message(3, A, B, C)
+    led.start(third)
+    led.commit()
+    led.hear(propose(third, B, 9, whole=False))
+    assert [type(one) for one in led.logged] == [Remote]
+
+
+def test_a_message_that_a_proposal_begins_does_not_wait_to_begin() -> None:
+    led = Led(settings=HOLDING)
+    led.hear(propose(message(1, A, B, C), B, 1))
+    assert [type(one) for one in led.logged] == [Remote]
+
+
+def test_a_floor_waits_for_another_entry_for_a_short_time() -> None:
+    led = Led(settings=HOLDING)
+    mine = message(1, A, B)
+    apply(led.state, start(mine), remote(mine, B, 3))
+    led.hear(FloorReport(B, FinalTime(5, B), wanted=False))
+    assert led.logged == []
+    led.tick(2)
+    assert led.logged == []
+    led.tick()
+    assert led.logged == [Settled(B, FinalTime(5, B))]
 
 
 def test_of_two_that_wait_for_each_others_floor_one_asks_and_the_other_only_if_that_does_not_come() -> None:
