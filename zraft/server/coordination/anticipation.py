@@ -19,6 +19,9 @@ MEMORY: Final = 1 / 8
 WAIT_MS_MIN: Final = 2
 """The shortest wait: times are whole ms, and most rounds on fast disks are not much longer than one."""
 
+ROUNDS_WAITED: Final = 2
+"""The length of a wait, in rounds. After one, a quarter of the origins were not back yet, and formed a group again."""
+
 WAIT_MS_MAX: Final = 10
 """The longest wait, however long rounds take."""
 
@@ -42,9 +45,9 @@ class _Answered:
 class Anticipation:
     """Those who were answered last, and which part of them usually asks again before a wait would end.
 
-    A wait ends when as many have come as usually do, and after the time that the last round took: whoever waits loses no
-    more than one round, which is what those lose who miss this one. It is observed, too, who would have come in time when
-    nobody waits.
+    A wait ends when as many have come as usually do, and after twice the time that the last round took: the clients of other
+    servers are answered later than those of the leader, and what they ask has to come back. It is observed, too, who would
+    have come in time when nobody waits.
 
     Args:
         share_min: nobody waits if fewer of those who were answered have asked again in time, on average.
@@ -69,7 +72,7 @@ class Anticipation:
         if self._before is not None and self._before.count:
             self._share += (self._before.share - self._share) * MEMORY
         # Both times are rounded down.
-        self.until = now + max(WAIT_MS_MIN, min(round_ms, WAIT_MS_MAX)) + 1
+        self.until = now + max(WAIT_MS_MIN, min(ROUNDS_WAITED * round_ms, WAIT_MS_MAX)) + 1
         self._before, self._last = self._last, _Answered(who, self.until)
         count = self._last.count
         self._may_miss = round(count * (1 - self._share)) if self._share >= self._share_min else count

@@ -75,6 +75,9 @@ SETTLES = True
 LOOK_INTERVAL_MS: Final = 50
 """How often the driver looks at what no event brings, in turns that something else brings."""
 
+CALM_MS: Final = 100
+"""A server is calm after so long without a commit: between two rounds of a busy one, nothing is under way for a moment."""
+
 MISTAKES_KEPT_MAX: Final = 16
 """How many messages that no correct peer sends are remembered between two turns for the log; all are counted."""
 
@@ -144,6 +147,8 @@ class Driver:
         self._frame = LogFrame()
         self._stirred = False
         self._commit_before = 0
+        self._calm_at = 0
+        """When this server has applied nothing for long enough that a snapshot disturbs nobody."""
         self._beat_ms = settings.raft.idle_heartbeat_ticks
         self.rests_until = 0
         self._look_at = now_ms
@@ -623,9 +628,10 @@ class Driver:
                 leaves = self._leaving.stops or coordination.belonging.leaves(raft, self.machine, now_ms)
                 self._leaving.look(now_ms, leaves=leaves)
             idle = not (origin.collected or origin.unapplied)
-            quiet = self.snapshots.is_quiet(now_ms, raft, idle=idle)
+            calm = idle and now_ms >= self._calm_at
+            quiet = self.snapshots.is_quiet(now_ms, raft, idle=calm)
             if (self._remains or not quiet) and not self.applier.halfway:
-                self._keep_snapshots(replica, wall_ms)
+                self._keep_snapshots(replica, wall_ms, calm=calm)
             if self.groups is not None:
                 # This comes before clients are written to, so that what partitions answer leaves in this turn.
                 share = self._groups_turn(self.groups, replica, step, wall_ms)
@@ -634,6 +640,7 @@ class Driver:
                     coordination.settle()
             if raft.commit_index != self._commit_before:
                 self._commit_before = raft.commit_index
+                self._calm_at = now_ms + CALM_MS
             elif quiet and idle and share is None and not (self._remains or self._leaving.stops):
                 rests = self._frame.is_free and coordination.rests
         self._stirred = coordination.stirred = False
@@ -791,11 +798,11 @@ class Driver:
             return self.coordination.raft
         return None if self.groups is None else self.groups.core_of(group)
 
-    def _keep_snapshots(self, replica: Replica, wall_ms: int) -> None:
+    def _keep_snapshots(self, replica: Replica, wall_ms: int, *, calm: bool) -> None:
         raft = replica.raft
         snapshots = self.snapshots
         arrived = snapshots.turn(
-            self.clock.now, wall_ms, raft, replica.where_applied, self.cluster, idle=self.origin.idle
+            self.clock.now, wall_ms, raft, replica.where_applied, self.cluster, idle=calm
         )
         for to, message in snapshots.work.take_outgoing():
             self._outbox.send(to, message)
