@@ -70,6 +70,7 @@ from zraft.storage.errors import DiskFullError
 from zraft.storage.records import Record
 from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.transport.messages import PeerMessage, Sender
+from zraft.tree import digest as digest_module
 from zraft.tree import machine as machine_module
 from zraft.tree import node as node_module
 from zraft.tree import znodes as znodes_module
@@ -115,6 +116,7 @@ SCALED: Final[tuple[tuple[Any, str, int], ...]] = (
     (reconciliation, "JOIN_VALID_MS", 600),
     (membership_keeper, "VERDICT_INTERVAL_MS", 200),
     (machine_module, "DIGEST_EVERY", 64),
+    (digest_module, "PENDING_AT_POINT", 8),
     (truncation, "REMOVED_PER_ENTRY_MAX", REMOVED_PER_ENTRY),
 )
 """Sizes and times of the product that are made for hours and gigabytes: in a run of seconds with some hundred znodes,

@@ -2,7 +2,8 @@
 
 Each item (znode, session, row, setting, counter) is hashed by itself, BLAKE2b over its MessagePack form; the
 digest is the sum modulo 2^128 (AdHash). So it depends neither on any order nor on when it is asked for, and a
-write pays only for a mark: the marked items are hashed again when the digest is next wanted.
+write pays only for a mark: the marked items are hashed again when the digest is next wanted. Only new znodes are hashed
+at once, while many are made.
 """
 
 from __future__ import annotations
