@@ -95,7 +95,7 @@ class PartitionLeader:
     def take(self) -> MulticastOutput:
         """Return everything since the last call; the commands go into one entry."""
         if self._held and (self._commands or self._now >= self._held_until):
-            self._commands[:0] = self._held
+            self._commands += self._held  # behind a START of the same message
             self._held = []
         output = MulticastOutput(
             tuple(self._commands), self._messages, tuple(self._reports), tuple(self._replies)

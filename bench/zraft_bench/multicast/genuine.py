@@ -75,7 +75,7 @@ async def _send(
         await asyncio.sleep(SETTLE_S)
         before = await asyncio.to_thread(server_values, hosts)
         for number in range(messages):
-            await sender.send(tuple(range(fanout)), payloads.make(0, number, 0))
+            await (await sender.send(tuple(range(fanout)), payloads.make(0, number, 0)))
         await asyncio.sleep(SETTLE_S)
         return sender.id, before, await asyncio.to_thread(server_values, hosts)
 
