@@ -25,11 +25,9 @@ TARGET: Final = "zraft-zookeeper"
 
 async def _load(cluster: GrowingCluster, workload: Workload) -> TestResult:
     orders = orders_for(workload, target=TARGET, hosts=cluster.hosts(), place="sustained", spread=Spread(1))
-    before = sum(cluster.cpu_s().values())
     async with Generator(orders) as generator:
         await generator.prepare()
         parts = await generator.run(0.05)
-        used = sum(cluster.cpu_s().values()) - before
         await generator.finish()
     return combine(
         number=1,
@@ -37,7 +35,6 @@ async def _load(cluster: GrowingCluster, workload: Workload) -> TestResult:
         servers=len(cluster.servers),
         workload=workload,
         machines=[parts],
-        servers_cpu_s=used,
     )
 
 

@@ -182,8 +182,11 @@ class LogCheck:
             raise self._broken(read, header, f"expected offset {self.delivered}")
         before = self._before
         if read.index:
-            same = before is not None and (before.stamp, before.id) == (read.stamp, read.id)
-            if not same or before is None or before.index + 1 != read.index:
+            if before is None or (before.stamp, before.id, before.index + 1) != (
+                read.stamp,
+                read.id,
+                read.index,
+            ):
                 raise self._broken(
                     read, header, f"the {read.index + 1}th of its batch, without the one before"
                 )

@@ -27,7 +27,7 @@ HEADER: Final = struct.Struct(">IIQQ")
 """Nonce of the cell, producer, number of the message, when it was sent (us, monotonic clock of the machine)."""
 
 MESSAGES_UNDECIDED_MAX: Final = 1_024
-"""What servers keep of a producer."""
+"""Servers keep this many undecided messages of a producer."""
 
 BURST: Final = 128
 """Messages that share one task of the load generator where they share batches."""

@@ -314,12 +314,18 @@ def test_a_floor_is_logged_once_and_only_if_something_goes_by_it() -> None:
     assert not led.state.settled
 
 
-def test_the_proposals_of_a_message_that_is_alone_share_an_entry() -> None:
+def held() -> tuple[Led, Message]:
+    """Return A's leader after a message to A, B and C has begun there and B has proposed, and the message."""
     led = Led(settings=HOLDING)
     mine = message(1, A, B, C)
     led.start(mine)
     led.commit()
     led.hear(propose(mine, B, 1, whole=False))
+    return led, mine
+
+
+def test_the_proposals_of_a_message_that_is_alone_share_an_entry() -> None:
+    led, mine = held()
     assert led.logged == [], "C's is missing, without which it changes nothing"
     assert led.leader.due_in() == 2
     led.hear(propose(mine, B, 1, whole=False))
@@ -345,11 +351,7 @@ def test_a_proposal_that_comes_in_the_turn_of_the_start_is_logged_behind_it() ->
 
 def test_a_proposal_waits_for_the_others_for_a_short_time_only() -> None:
     """The one that is missing may be that of a group which is down; then who asks is told by it."""
-    led = Led(settings=HOLDING)
-    mine = message(1, A, B, C)
-    led.start(mine)
-    led.commit()
-    led.hear(propose(mine, B, 1, whole=False))
+    led, _ = held()
     led.tick()
     assert led.logged == []
     led.tick()
@@ -357,14 +359,10 @@ def test_a_proposal_waits_for_the_others_for_a_short_time_only() -> None:
 
 
 def test_no_proposal_waits_while_another_message_does() -> None:
-    """What is known of the first one's time may let the second one be delivered before it."""
-    led = Led(settings=HOLDING)
-    mine, other = message(1, A, B, C), message(2, A, B)
-    led.start(mine)
-    led.commit()
-    led.hear(propose(mine, B, 1, whole=False))
+    """The known part of the first one's time may let the second one be delivered before it."""
+    led, mine = held()
     assert led.logged == []
-    led.start(other)
+    led.start(message(2, A, B))
     assert [type(one) for one in led.logged] == [Start, Remote], "it goes with the entry that is due anyway"
     led.commit()
     led.hear(propose(mine, C, 1, whole=False))

@@ -123,6 +123,18 @@ def test_few_marks_are_left_at_a_point_under_many_changes() -> None:
     assert most > 3 * PENDING_AT_POINT, "the work is not put off, so what changes often is hashed too often"
 
 
+def test_few_marks_are_left_at_a_point_under_many_creates() -> None:
+    scenario = Scenario()
+    machine = scenario.machine
+    made, left = 24, []
+    for index in range(scenario.index + 1, 2 * DIGEST_EVERY + 1):
+        create_many(scenario, made, per_entry=made)
+        if index % DIGEST_EVERY == 0:
+            left.append(machine.undigested)
+    assert len(left) == 2
+    assert max(left) <= PENDING_AT_POINT + made + 4
+
+
 def test_new_znodes_are_hashed_at_once_only_while_more_are_made_than_a_point_hashes() -> None:
     scenario = Scenario()
     create_many(scenario, PENDING_AT_POINT)

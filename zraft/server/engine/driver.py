@@ -148,7 +148,7 @@ class Driver:
         self._stirred = False
         self._commit_before = 0
         self._calm_at = 0
-        """When this server has applied nothing for long enough that a snapshot disturbs nobody."""
+        """The time in ms from which a snapshot disturbs nobody, unless more is committed before."""
         self._beat_ms = settings.raft.idle_heartbeat_ticks
         self.rests_until = 0
         self._look_at = now_ms
