@@ -19,7 +19,8 @@ from zraft.cli.main import main as zraft
 from zraft.config.features import FEATURE_LEVEL_MAX
 from zraft.operator.requests import TopicDescribe, TopicDescription
 from zraft_client import Client
-from zraft_client.topics import Topics
+from zraft_client.topics import Consumer, MergedConsumer, Record, Topics
+from zraft_core.topics.registry_values import OFFSETS_SKIPPED
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
@@ -241,7 +242,7 @@ def test_partitions_of_a_deleted_topic_that_lost_their_disks_are_given_up_and_ot
             producer = topics.producer()
             await producer.open()
             refused = await asyncio.to_thread(cluster.zraft, "topic", "give-up", str(lost[0]), "--yes")
-            assert "delete the topic first" in refused.stderr
+            assert "a majority of its disks answers" in refused.stderr
             for number in (1, 2):
                 await asyncio.to_thread(cluster.kill, number)
             await asyncio.to_thread(wait_until, cluster.leader, "a leader")
@@ -273,4 +274,95 @@ def test_partitions_of_a_deleted_topic_that_lost_their_disks_are_given_up_and_ot
         )
 
     wait_until(gone, "the deleted partitions to be gone everywhere")
+    cluster.wait_equal_digests()
+
+
+async def _until(consumer: Consumer | MergedConsumer, wanted: set[bytes]) -> list[Record]:
+    """Read until all of these values came; return all records that came."""
+    found: list[Record] = []
+    async with asyncio.timeout(60):
+        while not wanted.issubset(one.value for one in found):
+            found += await consumer.poll(1.0)
+    return found
+
+
+def test_partitions_that_are_given_up_are_replaced_and_their_topic_goes_on(
+    start_cluster: StartCluster,
+) -> None:
+    """Consumers of both kinds and producers that are there all the time need to know nothing of it."""
+    cluster = start_cluster(kind=GrowingCluster, servers=5, **BUSY)
+    count = 20
+    lost: dict[int, int] = {}
+
+    async def goes_on() -> None:
+        async with Client(cluster.hosts(), timeout_s=60.0) as client, Topics(client) as topics:
+            before = (await topics.create("orders", count)).partitions
+            placements = (await topics.metadata()).placements
+            lost.update({n: int(g) for n, g in enumerate(before) if {1, 2} <= set(placements[g].servers)})
+            dead = min(lost)
+            living = next(n for n in range(count) if n not in lost)
+            async with (
+                topics.producer() as producer,
+                topics.consumer("orders") as plain,
+                topics.merged("orders") as merged,
+            ):
+                first = {b"first %d" % number for number in range(count)}
+                for number in range(count):
+                    await producer.send(("orders", number), b"first %d" % number)
+                assert {one.value for one in await _until(plain, first)} == first
+                in_order = await _until(merged, first)
+                early = merged.position()
+                for number in (1, 2):
+                    await asyncio.to_thread(cluster.kill, number)
+                await asyncio.to_thread(wait_until, cluster.leader, "a leader")
+                waiting = await producer.send_soon([("orders", living), ("orders", dead)], b"waits")
+                await waiting.accepted()
+                done = await asyncio.to_thread(
+                    wait_until, partial(_given_up, cluster, list(lost.values())), "them to be given up"
+                )
+                assert f"It is partition {dead} of topic orders" in done.stdout
+                assert (
+                    f"group {lost[dead]} is given up: what waits for it goes on without it; an empty"
+                    in done.stdout
+                )
+                assert (await asyncio.wait_for(waiting, 60)).offsets[("orders", living)] == 1
+                second = {b"second %d" % number for number in range(count)}
+                offsets = {}
+                for number in range(count):
+                    receipt = await producer.send(("orders", number), b"second %d" % number)
+                    offsets[number] = receipt.offsets[("orders", number)]
+                assert all(
+                    (offset > OFFSETS_SKIPPED) == (number in lost) for number, offset in offsets.items()
+                )
+                for one in await _until(plain, second):
+                    if one.value in second:
+                        assert one.offset == offsets[one.partition]
+                in_order += await _until(merged, second)
+                assert [one.stamp for one in in_order] == sorted(one.stamp for one in in_order)
+                assert [one.value for one in in_order].count(b"waits") == 1
+                position = merged.position()
+                await producer.send(("orders", dead), b"third")
+            async with topics.merged("orders", position=position) as goes_on:
+                assert [one.value for one in await _until(goes_on, {b"third"})] == [b"third"]
+            for begin in (early, None):
+                async with topics.merged("orders", position=begin) as other:
+                    values = [one.value for one in await _until(other, {b"third"})]
+                    assert second.issubset(values)
+                    assert first.isdisjoint(values) == (begin is early)
+            after = (await topics.describe("orders")).partitions
+            assert [group for n, group in enumerate(after) if n not in lost] == [
+                group for n, group in enumerate(before) if n not in lost
+            ]
+
+    asyncio.run(goes_on())
+    for number in (1, 2):
+        cluster.start(number)
+
+    def gone() -> bool:
+        return all(
+            (cluster.mntr(number) or {}).get("topic_partitions_deleting") == "0" for number in cluster.servers
+        )
+
+    wait_until(gone, "what was given up to be gone everywhere")
+    wait_until(lambda: not in_trouble(cluster), "all partitions to be well")
     cluster.wait_equal_digests()

@@ -82,4 +82,5 @@ class SimulatedCoordination(SimulatedRegistry):
         if group not in self.registry.groups:
             return None
         birth = self.registry.birth_of(group)
-        return Beginning(birth.view, birth.settings, birth.record.born)
+        record = birth.record
+        return Beginning(birth.view, birth.settings, record.born, record.first_offset, record.first_time)

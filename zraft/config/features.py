@@ -13,8 +13,8 @@ level  what is in force beside what the levels below it have
 5      server lines of /zookeeper/config that ZooKeeper's Java classes read; in partitions:
        messages in rounds, claims whose owners choose an interval, commits of ranges
 6      in partitions: messages that are record batches, with an offset for each record; partitions
-       of deleted topics that are given up; ACLs of topics and consumers, which only the super user
-       writes
+       that are given up, and others in their places; ACLs of topics and consumers, which only the
+       super user writes
 ====== ==============================================================================
 """
 

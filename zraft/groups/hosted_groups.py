@@ -479,7 +479,7 @@ class HostedGroups:
         if stored.snapshot is not None:
             meta, image = stored.snapshot
             expected = self._mark_of(group, image, meta.index)
-        self._deliveries.append(delivery_tasks.OpenDeliveries(group, expected))
+        self._deliveries.append(delivery_tasks.OpenDeliveries(group, expected, row.first_offset))
         description = GroupDescription(group, dict(row.founders), row.preferred)
         self.host.create(description, self.partitions.open(group), stored)
 

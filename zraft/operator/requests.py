@@ -342,7 +342,8 @@ class TopicListing:
 class PartitionLine:
     """A partition: its group, its replicas and its preferred leader.
 
-    `state` is "ready", "moving", or "adding" while it does not take messages yet.
+    `state` is "ready", "moving", "adding" while it does not take messages yet, or "given up" until another group has taken
+    its place; that one has the same number.
     """
 
     number: int

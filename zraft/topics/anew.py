@@ -7,20 +7,14 @@ what was lost is never taken for something else: its producers are retired, its 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from zraft.topics.partition import Partition
-from zraft.topics.registry import Registry
+from zraft.topics.registry import TIMES_SKIPPED, Registry
 from zraft_core.ids import EPOCHS_SKIPPED, GroupId, Instance, ServerId
 from zraft_core.topics.registry_values import GroupRecord, Retention, Topic
 from zraft_core.topics.stamps import AFTER_ALL_GROUPS, TIME_MAX, FinalTime
-
-TIMES_SKIPPED: Final = 1 << 44
-"""By so many times stamps begin above those of the copy: years of a busy partition, and a quarter of a million copies of
-copies until there is none left.
-"""
 
 
 @frozen
@@ -63,13 +57,18 @@ def registry_anew(
     registry.position = zxid
     registry.epoch = old.epoch + EPOCHS_SKIPPED
     registry.last_change = old.last_change + EPOCHS_SKIPPED
+    if old.last_loss:
+        registry.last_loss, registry.times = zxid, old.times + TIMES_SKIPPED
     disks = (disk,)
     for one in topics:
         registry.restore_topic(
             Topic(one.topic, one.name, one.wanted, one.partitions, retention=one.retention)
         )
         for group in one.partitions:
-            registry.restore_group(GroupRecord(group, one.topic, disks, disk[0], disks, born=True))
+            record = GroupRecord(group, one.topic, disks, disk[0], disks, born=True)
+            if group in old.groups:
+                record = evolve(record, first_offset=old.groups[group].first_offset)
+            registry.restore_group(record)
     registry.forget_history()
     return registry
 

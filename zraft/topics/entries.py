@@ -60,7 +60,8 @@ class BirthEntry:
 
     Only the first one of a log counts.
 
-    `born` as in `Partition`; `heartbeat_ms` is that of claims until somebody configures another one.
+    `born`, `first_offset` and `first_time` as in `Partition`; `heartbeat_ms` is that of claims until somebody configures
+    another one.
     """
 
     wall_ms: int
@@ -69,6 +70,8 @@ class BirthEntry:
     settings: PartitionSettings
     born: bool
     heartbeat_ms: int
+    first_offset: int = 0
+    first_time: int = 0
     count: int = 1
 
 
@@ -82,8 +85,12 @@ _BATCH_FIELDS: Final = row(
     batch=binary(1, 1 << 30),
     claims=listed(binary(1, 1 << 20), forms.VALUES_MAX),
 )
+_LEAST_OF_BIRTH: Final = 6
 _BIRTH_FIELDS: Final = Record(
-    BirthEntry, number, number, forms.whole_view, forms.partition_settings, boolean, number
+    BirthEntry,
+    *(number, number, forms.whole_view, forms.partition_settings, boolean, number),
+    *(number, number),
+    least=_LEAST_OF_BIRTH,
 )
 
 
@@ -92,7 +99,8 @@ def encode_entry(entry: PartitionEntry) -> bytes:
     if isinstance(entry, BatchEntry):
         claims = [encode_command(command) for command in entry.claims]
         return to_bytes((FORMAT, _BATCH, entry.wall_ms, encode_batch(entry.batch), claims))
-    return to_bytes((FORMAT, _BIRTH, *_BIRTH_FIELDS.pack(entry)))
+    fields = _BIRTH_FIELDS.pack(entry)
+    return to_bytes((FORMAT, _BIRTH, *(fields if entry.first_offset else fields[:_LEAST_OF_BIRTH])))
 
 
 def decode_entry(payload: bytes | memoryview) -> PartitionEntry:

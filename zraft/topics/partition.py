@@ -68,19 +68,33 @@ class Partition:
     )
 
     def __init__(
-        self, group: GroupId, view: View, *, born: bool = True, settings: PartitionSettings | None = None
+        self,
+        group: GroupId,
+        view: View,
+        *,
+        born: bool = True,
+        settings: PartitionSettings | None = None,
+        first_offset: int = 0,
+        first_time: int = 0,
     ) -> None:
-        """Begin as the group's creation in group 0's log makes it: `view` is as of that position (D-8d)."""
+        """Begin as the group's creation in group 0's log makes it: `view` is as of that position (D-8d).
+
+        Args:
+            born: it takes messages at once, not only when the change that adds it to its topic is delivered.
+            settings: the limits as of its creation.
+            first_offset: that of its first delivery.
+            first_time: its stamps are above that time.
+        """
         self.group = group
         self.settings = settings or PartitionSettings()
         self.view = LoggedView(view)
         self.born = born
-        self.clock = 0
+        self.clock = first_time
         """Nothing that starts later is proposed a time up to this one."""
         self.floor = BEGINNING
         """Nothing that is agreed on will be delivered up to this time."""
         self.sub = 0
-        self.next_offset = 0
+        self.next_offset = first_offset
         self.chain = first_link(group)
         self.conflicts = 0
         """Proposals for a message that is another one here: a producer used an id twice."""

@@ -179,11 +179,7 @@ class _Look:
     def _missing(self) -> Iterator[CreateGroup]:
         registry, disks = self._registry, self._disks
         room = registry.settings.groups_max - len(registry.groups)
-        lacking = (
-            topic.topic
-            for topic in registry.topics.values()
-            for _ in range(topic.wanted - len(topic.partitions) - len(topic.adding))
-        )
+        lacking = (topic.topic for topic in registry.topics.values() for _ in range(registry.lacking(topic)))
         for topic in islice(lacking, max(0, room)):
             servers = self._by_rank(set())[: self._replication]
             founders = tuple(sorted((server, disks[server].instance) for server in servers))

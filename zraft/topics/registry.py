@@ -7,12 +7,13 @@ such zxids, never used again. Where replicas of a group should be is somebody el
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from attrs import evolve
 
 from zraft.topics.registry_history import Became, History
 from zraft.topics.registry_items import Part, RegistryDigest
-from zraft_core.ids import GroupId, Instance, ProducerId, ServerId
+from zraft_core.ids import EPOCHS_SKIPPED, GroupId, Instance, ProducerId, ServerId
 from zraft_core.topics.message import COORDINATOR
 from zraft_core.topics.registry_commands import (
     AlterTopic,
@@ -31,6 +32,7 @@ from zraft_core.topics.registry_commands import (
     TopicChanged,
 )
 from zraft_core.topics.registry_values import (
+    OFFSETS_SKIPPED,
     Birth,
     Change,
     Disks,
@@ -44,7 +46,15 @@ from zraft_core.topics.registry_values import (
     Topic,
     is_topic_name,
 )
+from zraft_core.topics.stamps import TIME_MAX
 from zraft_core.topics.view import AnyView, View
+
+TIMES_SKIPPED: Final = 1 << 44
+"""By so many times stamps of a cluster that begins with a copy are above those of the copy: years of a busy partition, and
+a quarter of a million copies of copies until there is none left.
+"""
+TIMES_SKIPPED_IN_PLACE: Final = 1 << 48
+"""By so many times its stamps begin above all that were given before: more than there can be between two such groups."""
 
 
 class Registry:
@@ -73,6 +83,10 @@ class Registry:
         """Those of `deleting` that take no part in anything, not even in their own end."""
         self.changes: dict[int, Change] = {}
         self.last_change = 0
+        self.last_loss = 0
+        """The position at which a group was given up last; 0 if none ever was."""
+        self.times = 0
+        """The time behind which the last group that took the place of a given-up one began; 0 if none did."""
         self.revision = 0
         self.digest = RegistryDigest(self)
         self._history = History()
@@ -101,11 +115,14 @@ class Registry:
             case Placed(group, voters):
                 return self._placed(group, voters)
             case TopicChanged(seq):
-                return self._topic_changed(seq)
+                if seq not in self.changes:
+                    return Result()
+                self._topic_changed(seq)
+                return Result(removed=self._remove_cleared(zxid) if self.given_up else ())
             case DeleteTopic(name):
                 return self._delete_topic(name, zxid)
-            case Cleared(group, producers, deleting):
-                return self._cleared(group, producers, deleting, zxid)
+            case Cleared():
+                return self._cleared(command, zxid)
             case GiveUp(group):
                 return self._give_up(group, zxid)
 
@@ -170,7 +187,7 @@ class Registry:
             return Result(Refusal.NO_TOPIC)
         if partitions > self.settings.partitions_max or partitions < 1:
             return Result(Refusal.BAD_COUNT)
-        if len(topic.partitions) < topic.wanted or topic.change is not None:
+        if topic.change is not None or self.lacking(topic) or topic.adding:
             return Result(Refusal.CHANGING)
         if partitions < topic.wanted:
             return Result(Refusal.SHRINKING)
@@ -190,8 +207,8 @@ class Registry:
         topic = self.topics.get(topic_id)
         if topic is None:
             return Result(Refusal.NO_TOPIC)
-        there = len(topic.partitions) + len(topic.adding)
-        if there >= topic.wanted:
+        lacking = self.lacking(topic)
+        if not lacking:
             return Result(Refusal.COMPLETE)
         if len(self.groups) >= self.settings.groups_max:
             return Result(Refusal.TOO_MANY)
@@ -199,20 +216,56 @@ class Registry:
             return Result(Refusal.BAD_PLACEMENT)
         group = GroupId(zxid)
         first = not topic.partitions
-        self._put_group(GroupRecord(group, topic_id, founders, preferred, founders, first))
+        record = GroupRecord(group, topic_id, founders, preferred, founders, first)
+        if not first and (
+            len(topic.partitions) == topic.wanted or self.given_up.issuperset(topic.partitions)
+        ):
+            self.times = self.next_times
+            highest = max(self.groups[group].first_offset for group in topic.partitions)
+            record = evolve(record, first_offset=highest + OFFSETS_SKIPPED, first_time=self.times)
+        self._put_group(record)
         self._note(zxid, Became.CREATED, group)
         adding = (*topic.adding, group)
-        if there + 1 < topic.wanted:
+        if lacking > 1:
             self._put(evolve(topic, adding=adding))
         elif first:
             self._put(evolve(topic, partitions=adding, adding=()))
         else:
             self.last_change += 1
-            change = Change(self.last_change, topic_id, (*topic.partitions, *adding), self.epoch)
+            change = Change(self.last_change, topic_id, self._partitions_after(topic, adding), self.epoch)
             self.digest.before(Part.CHANGES, change.seq)
             self.changes[change.seq] = change
             self._put(evolve(topic, adding=adding, change=change.seq))
         return Result(created=group)
+
+    def lacking(self, topic: Topic) -> int:
+        """Return how many groups are to be created for a topic now.
+
+        While it gets more partitions, those come first; then every one that is given up is replaced.
+        """
+        if topic.change is not None:
+            return 0
+        grows = topic.wanted - len(topic.partitions)
+        if grows or self.next_times > TIME_MAX:
+            return grows - len(topic.adding)
+        return self.missing(topic) - len(topic.adding)
+
+    def missing(self, topic: Topic) -> int:
+        """Return how many of the partitions that a topic is to have take no messages."""
+        lost = sum(group in self.given_up for group in topic.partitions) if self.given_up else 0
+        return topic.wanted - len(topic.partitions) + lost
+
+    @property
+    def next_times(self) -> int:
+        """The time behind which the next group begins that takes another's place: above all times that were given."""
+        return (self.times or self.epoch // EPOCHS_SKIPPED * TIMES_SKIPPED) + TIMES_SKIPPED_IN_PLACE
+
+    def _partitions_after(self, topic: Topic, adding: tuple[GroupId, ...]) -> tuple[GroupId, ...]:
+        """Return the partitions that a topic has once a change is delivered: more of them, or others in their places."""
+        if len(topic.partitions) < topic.wanted:
+            return (*topic.partitions, *adding)
+        fresh = iter(adding)
+        return tuple([next(fresh) if group in self.given_up else group for group in topic.partitions])
 
     def _place_group(self, group: GroupId, wanted: Disks, preferred: ServerId | None) -> Result:
         record = self.groups.get(group)
@@ -247,15 +300,12 @@ class Registry:
         self.groups[record.group] = record
         self.revision += 1
 
-    def _topic_changed(self, seq: int) -> Result:
-        if seq not in self.changes:
-            return Result()
+    def _topic_changed(self, seq: int) -> None:
         self.digest.before(Part.CHANGES, seq)
         change = self.changes.pop(seq)
         topic = self.topics.get(change.topic)
         if topic is not None and topic.change == seq:
             self._put(evolve(topic, partitions=change.partitions, adding=(), change=None))
-        return Result()
 
     def _delete_topic(self, name: str, zxid: int) -> Result:
         topic = self.topics.get(self.names.get(name, 0))
@@ -280,27 +330,47 @@ class Registry:
         if group not in self.groups or group in self.given_up:
             return Result(Refusal.NO_GROUP)
         self.epoch += 1
-        self.digest.before(Part.DELETING, group)
-        self.deleting.setdefault(group, set())
-        self.given_up.add(group)
-        self._note(zxid, Became.GIVEN_UP, group)
+        self.last_loss = zxid
+        self._mark_given_up(group, zxid)
+        topic = self.topics.get(self.groups[group].topic)
+        if topic is not None and topic.partitions and self.given_up.issuperset(topic.partitions):
+            # Nobody is left whose times would tell those that were to be added where to begin. They are empty.
+            for added in topic.adding:
+                if added not in self.given_up and not self.groups[added].first_time:
+                    self._mark_given_up(added, zxid)
+        # Others may begin what only this group had begun until they log that it is given up, so what they have reported
+        # before says nothing any more (G-7).
+        for doomed in self.deleting:
+            self.digest.before(Part.DELETING, doomed)
+            self.deleting[doomed] = set()
+        for producer in self.closed:
+            self.digest.before(Part.CLOSED, producer)
+            self.closed[producer] = set()
         self.revision += 1
+        for seq, change in list(self.changes.items()):
+            if self.given_up.issuperset(change.partitions):
+                self._topic_changed(seq)  # nobody is left who could deliver it
         removed = self._remove_cleared(zxid)
         self._retire(zxid)
         return Result(created=group, removed=removed)
 
+    def _mark_given_up(self, group: GroupId, zxid: int) -> None:
+        self.digest.before(Part.DELETING, group)
+        self.deleting.setdefault(group, set())
+        self.given_up.add(group)
+        self._note(zxid, Became.GIVEN_UP, group)
+
     # -- what groups report
 
-    def _cleared(
-        self, group: GroupId, producers: tuple[ProducerId, ...], deleting: tuple[GroupId, ...], zxid: int
-    ) -> Result:
-        if group not in self.groups or group in self.given_up:
+    def _cleared(self, command: Cleared, zxid: int) -> Result:
+        group = command.group
+        if group not in self.groups or group in self.given_up or command.position < self.last_loss:
             return Result()
-        for producer in producers:
+        for producer in command.producers:
             if producer in self.closed:
                 self.digest.before(Part.CLOSED, producer)
                 self.closed[producer].add(group)
-        for doomed in deleting:
+        for doomed in command.deleting:
             if doomed in self.deleting:
                 self.digest.before(Part.DELETING, doomed)
                 self.deleting[doomed].add(group)
@@ -309,7 +379,7 @@ class Registry:
         return Result(removed=removed)
 
     def _remove_cleared(self, zxid: int) -> tuple[GroupId, ...]:
-        removed = tuple(g for g, heard in self.deleting.items() if self.complete(heard))
+        removed = tuple(filter(self.removable, self.deleting))
         for gone in removed:
             self.digest.before(Part.DELETING, gone)
             self.digest.before(Part.GROUPS, gone)
@@ -320,6 +390,18 @@ class Registry:
             self.revision += 1
             self._drop_changes()
         return removed
+
+    def removable(self, group: GroupId) -> bool:
+        """Return whether nothing of a group that is being deleted is left, and no topic has it any more.
+
+        A given-up one stays until another is in its place, or who has the topic's partitions would miss one.
+        """
+        if not self.complete(self.deleting[group]):
+            return False
+        topic = self.topics.get(self.groups[group].topic) if group in self.given_up else None
+        if topic is None:
+            return True
+        return group not in topic.partitions and group not in topic.adding
 
     def complete(self, heard: set[GroupId]) -> bool:
         """Return whether every group that exists has said so, after it logged the end (D-8e).
@@ -351,9 +433,11 @@ class Registry:
         return min(self.changes, default=self.last_change + 1) - 1
 
     def current_epoch(self, change: Change) -> int:
-        """Return the epoch that a change is sent under: a newer one only while all its destinations exist (D-18)."""
-        fine = all(g in self.groups and g not in self.deleting for g in change.partitions)
-        return self.epoch if fine else change.epoch
+        """Return the epoch that a change is sent under: a newer one only while all its destinations exist (D-18).
+
+        While its topic exists, they all do. Those that are given up meanwhile stay, and the others decide without them.
+        """
+        return self.epoch if change.topic in self.topics else change.epoch
 
     def table(self) -> Table:
         """Return the table of groups for producers."""
@@ -415,6 +499,7 @@ class Registry:
     def _take_tables(self, other: Registry) -> None:
         self.group_settings = other.group_settings
         self.position, self.epoch, self.last_change = other.position, other.epoch, other.last_change
+        self.last_loss, self.times = other.last_loss, other.times
         self.producers, self.topics, self.names = dict(other.producers), dict(other.topics), dict(other.names)
         self.groups, self.changes = dict(other.groups), dict(other.changes)
         self.given_up = set(other.given_up)

@@ -21,6 +21,15 @@ FORMAT: Final = 1
 ITEMS_PER_PIECE: Final = 256
 _KIND: Final = integer(Part.HEAD, Part.END)
 _HEAD: Final = row(settings=forms.partition_settings, position=number, epoch=number, last_change=number)
+_HEAD_FIELDS: Final = 4
+_LATER_HEAD: Final = row(
+    settings=forms.partition_settings,
+    position=number,
+    epoch=number,
+    last_change=number,
+    last_loss=number,
+    times=number,
+)
 _PRODUCER: Final = row(producer=forms.producer, owner=forms.session)
 _CLOSED: Final = row(producer=forms.producer, heard=forms.groups)
 _DELETING: Final = row(group=forms.group, heard=forms.groups)
@@ -98,9 +107,11 @@ class RegistryReader:
 
     def _take_head(self, items: tuple[Any, ...]) -> None:
         registry = self._registry
-        registry.group_settings, registry.position, registry.epoch, registry.last_change = _HEAD.unpack(
-            items, "head of the registry"
+        head = _LATER_HEAD if len(items) > _HEAD_FIELDS else _HEAD
+        registry.group_settings, registry.position, registry.epoch, registry.last_change, *losses = (
+            head.unpack(items, "head of the registry")
         )
+        registry.last_loss, registry.times = losses or (0, 0)
 
     def _take_item(self, part: Part, item: Any) -> None:
         registry = self._registry

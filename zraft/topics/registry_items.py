@@ -26,6 +26,8 @@ class RegistryState(Protocol):
     position: int
     epoch: int
     last_change: int
+    last_loss: int
+    times: int
     producers: dict[ProducerId, int]
     closed: dict[ProducerId, set[GroupId]]
     topics: dict[int, Topic]
@@ -56,9 +58,12 @@ TOPIC: Final = Record(
     *(number, forms.topic_name, number, forms.ordered_groups, forms.ordered_groups),
     *(optional(number), forms.retention),
 )
+_GROUP_FIELDS: Final = 7
 GROUP: Final = Record(
     GroupRecord,
     *(forms.group, number, forms.disks, optional(forms.server), forms.disks, boolean, forms.former),
+    *(number, number),
+    least=_GROUP_FIELDS,
 )
 CHANGE: Final = Record(Change, from_one, number, forms.ordered_groups, number)
 
@@ -66,12 +71,13 @@ CHANGE: Final = Record(Change, from_one, number, forms.ordered_groups, number)
 def head(registry: RegistryState) -> tuple[Any, ...]:
     """Return the values of the registry that are in no table."""
     settings = registry.group_settings
-    return (
+    found = (
         (settings.window, settings.consumers_max),
         registry.position,
         registry.epoch,
         registry.last_change,
     )
+    return (*found, registry.last_loss, registry.times) if registry.last_loss else found
 
 
 def _producer(registry: RegistryState, which: Any) -> Any:
@@ -92,7 +98,10 @@ def _topic(registry: RegistryState, which: Any) -> Any:
 
 def _group(registry: RegistryState, which: Any) -> Any:
     group = registry.groups.get(which)
-    return group and GROUP.pack(group)
+    if group is None:
+        return None
+    packed = GROUP.pack(group)
+    return packed if group.first_offset else packed[:_GROUP_FIELDS]
 
 
 def _deleting(registry: RegistryState, which: Any) -> Any:

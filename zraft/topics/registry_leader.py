@@ -34,8 +34,10 @@ class RegistryLeader:
         producers = tuple(p for p in report.producers if group not in registry.closed.get(p, {group}))
         deleting = tuple(g for g in report.deleting if group not in registry.deleting.get(g, {group}))
         # A deletion may have waited for nothing but a group that was itself removed by the last report.
-        if producers or deleting or any(map(registry.complete, registry.deleting.values())):
-            return Cleared(group, producers, deleting)
+        if report.position < registry.last_loss:
+            return None  # what it says may be of before it heard of the loss
+        if producers or deleting or any(map(registry.removable, registry.deleting)):
+            return Cleared(group, producers, deleting, report.position if registry.last_loss else 0)
         return None
 
     def on_reply(self, reply: Reply) -> RegistryCommand | None:

@@ -52,8 +52,11 @@ class Start(Enum):
 class _Cursor:
     """The place in one partition."""
 
-    def __init__(self, owner: Consumer, topic: str, partition: int, group: GroupId, offset: int) -> None:
+    def __init__(
+        self, owner: Consumer, topic: str, partition: int, group: GroupId, offset: int, topic_id: int
+    ) -> None:
         self.topic = topic
+        self.topic_id = topic_id
         self.partition = partition
         self.buffer: deque[Delivery] = deque()
         self.buffered_bytes = 0
@@ -104,15 +107,25 @@ class _Cursor:
             return
         self.first = first
         if self._owner.skips_gone:
-            self.seek(first)
+            self._read = first
+            if not self.buffer and self._delivery is None:
+                self.position = first
         else:
             self.error = OffsetGoneError(
-                f"{self.topic}/{self.partition}: found records from {first} on, expected {asked}, which retention removed",
+                f"{self.topic}/{self.partition}: found records from {first} on, expected {asked}: retention removed it, or "
+                "it was lost with a partition that was given up",
                 first,
             )
             self._owner.on_arrival()
 
     def on_removed(self) -> None:
+        replacement = self._owner.replacement(self)
+        if replacement is not None:
+            # What was read is there. The new group's offsets begin above all of the old one's, so the next read is told
+            # that there is a gap.
+            self._group = replacement
+            self._owner.read_again(self)
+            return
         self.removed = True
         self.error = NoTopicError(f"{self.topic}/{self.partition}: the topic was deleted")
         self._owner.on_arrival()
@@ -172,8 +185,8 @@ class Consumer(Polling):
         name: under which `commit` keeps offsets in the partitions themselves, 1 to 255 bytes.
         start: where to begin; `seek` sets another offset for a partition. One that is added later begins
             at its first record, or with STORED where `commit` of the same name stopped.
-        skip_gone: if retention has removed the next record, continue at the oldest one; if not,
-            OffsetGoneError is raised.
+        skip_gone: if the next record is gone, continue at the oldest one; if not, OffsetGoneError is raised. Retention
+            removes records, and a partition that is given up loses them.
     """
 
     def __init__(
@@ -227,6 +240,7 @@ class Consumer(Polling):
             DeadlineError: a partition did not tell its offsets in time.
         """
         partitions: dict[Partition, GroupId] = {}
+        ids: dict[str, int] = {}
         if any(isinstance(one, str) for one in self._what):
             await self._directory.refresh_quietly()
         for one in self._what:
@@ -235,11 +249,12 @@ class Consumer(Polling):
                 self._topics[one] = topic.id
                 partitions |= {(one, number): group for number, group in enumerate(topic.partitions)}
             else:
-                await self._directory.topic(one[0])
+                topic = await self._directory.topic(one[0])
                 partitions[one] = (await self._directory.known()).group(*one)
+            ids[topic.name] = topic.id
         starts = await asyncio.gather(*(self._first(group) for group in partitions.values()))
         for (key, group), offset in zip(partitions.items(), starts, strict=True):
-            self._cursors[key] = _Cursor(self, *key, group, offset)
+            self._cursors[key] = _Cursor(self, *key, group, offset, ids[key[0]])
         self._reader.add(self._cursors.values())
         if self._topics:
             self._joining = asyncio.get_running_loop().create_task(self._join_later(), name="zraft consumer")
@@ -261,7 +276,20 @@ class Consumer(Polling):
             await asyncio.gather(self._joining, return_exceptions=True)
         await self._reader.close()
 
-    # -- partitions that are added
+    # -- partitions that are added, and those whose groups are replaced
+
+    def replacement(self, cursor: _Cursor) -> GroupId | None:
+        """Return the group that has taken the place of a cursor's group; None if there is none."""
+        metadata = self._directory.metadata
+        topic = None if metadata is None else metadata.topics.get(cursor.topic)
+        if topic is None or topic.id != cursor.topic_id or cursor.partition >= len(topic.partitions):
+            return None
+        group = topic.partitions[cursor.partition]
+        return None if group == cursor.group else group
+
+    def read_again(self, cursor: _Cursor) -> None:
+        """Read the group that a cursor has now."""
+        self._reader.add([cursor])
 
     def on_change(self, topic: str, partitions: tuple[GroupId, ...]) -> None:
         """Note a change of a topic: from this place of a partition's log on the topic has these partitions."""
@@ -303,9 +331,8 @@ class Consumer(Polling):
         new = {key: group for key, group in new.items() if key not in self._cursors}
         stored = self._start is Start.STORED
         for key, group in new.items():
-            cursor = self._cursors[key] = _Cursor(
-                self, *key, group, await self._first(group) if stored else 0
-            )
+            first = await self._first(group) if stored else 0
+            cursor = self._cursors[key] = _Cursor(self, *key, group, first, self._topics[key[0]])
             self._reader.add([cursor])
         return complete
 

@@ -23,7 +23,7 @@ class ConditionFailedError(FailedError):
 
 
 class NeverDeliveredError(FailedError):
-    """A destination was deleted before the message arrived: it is delivered nowhere and never will be."""
+    """A destination was deleted, or given up, before the message arrived: it is delivered nowhere and never will be."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, Code.NO_NODE)
@@ -40,7 +40,10 @@ class ProducerEndedError(FailedError):
 
 
 class OffsetGoneError(FailedError):
-    """Retention removed the offset that was asked for; `first` is where the partition begins now."""
+    """The offset that was asked for is gone: retention removed it, or it was lost with a partition that was given up.
+
+    `first` is where the partition begins now.
+    """
 
     def __init__(self, message: str, first: int) -> None:
         super().__init__(message, Code.NO_NODE)

@@ -7,7 +7,7 @@ pass. New partitions of the topic join at the same place for everybody.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -22,11 +22,12 @@ from zraft_client.topics.polling import RECORDS_MAX, Polling
 from zraft_client.topics.reading import Reader
 from zraft_client.topics.records import records_of
 from zraft_client.topics.requests import Part
-from zraft_client.topics.values import Record
+from zraft_client.topics.values import Record, Topic
 from zraft_core.ids import GroupId, ServerId
 from zraft_core.records import MissingPackageError
 from zraft_core.topics.merger import MergePosition, Merger
 from zraft_core.topics.message import Delivery
+from zraft_core.topics.registry_values import OFFSETS_SKIPPED
 
 BUFFERED_MAX: Final = 4096
 NEED_S: Final = 0.02
@@ -37,10 +38,14 @@ NEED_S_MAX: Final = 0.5
 class _Cursor:
     """One partition of the merger."""
 
-    def __init__(self, owner: MergedConsumer, merger: Merger, group: GroupId) -> None:
+    def __init__(
+        self, owner: MergedConsumer, merger: Merger, group: GroupId, home: tuple[str, int] | None
+    ) -> None:
         self._owner = owner
         self._merger = merger
         self._group = group
+        self.home = home
+        """The topic's name and the partition's number, if they were known: a group that is lost has none later."""
         self.error: ClientError | None = None
 
     @property
@@ -61,6 +66,11 @@ class _Cursor:
         self._owner.on_arrival()
 
     def on_gone(self, asked: int, first: int) -> None:
+        if asked == 0 and first % OFFSETS_SKIPPED == 0:
+            self._merger.begin(
+                self._group, first
+            )  # it took the place of another one, and nothing of it is gone
+            return
         self.error = OffsetGoneError(
             f"partition {self._group}: found deliveries from {first} on, expected {asked}: retention removed it, and one "
             "order over all partitions cannot be told without it",
@@ -69,7 +79,8 @@ class _Cursor:
         self._owner.on_arrival()
 
     def on_removed(self) -> None:
-        self.error = NoTopicError(f"partition {self._group}: its topic was deleted")
+        if not self._owner.lost(self._group):
+            self.error = NoTopicError(f"partition {self._group}: its topic was deleted")
         self._owner.on_arrival()
 
     def on_failure(self) -> None:
@@ -102,6 +113,7 @@ class MergedConsumer(Polling):
         self._reader = Reader(directory, wait_ms=wait_ms)
         self._cursors: dict[GroupId, _Cursor] = {}
         self._needing: asyncio.Task[None] | None = None
+        self._topic_id = 0
         self._records: Iterator[Record] | None = None
         """The rest of the next message, which the merger still holds; None if nothing of it was asked for yet."""
         self._seen = 0
@@ -122,18 +134,57 @@ class MergedConsumer(Polling):
             NoTopicError: there is no such topic.
         """
         topic = await self._directory.topic(self.topic)
+        self._topic_id = topic.id
         begin = self._begin
         if begin is None:
             # A partition that was added begins with the change that added it, so it may be read from the start.
             begin = MergePosition(dict.fromkeys(topic.partitions, 0))
-        elif not set(begin.offsets) <= {*topic.partitions, *topic.adding}:
-            raise BadArgumentsError(
-                f"position: it is of partitions {sorted(begin.offsets)}, topic {self.topic!r} has {topic.partitions}"
-            )
+        else:
+            begin = evolve(begin, offsets=self._offsets_left(begin.offsets, topic))
         self._merger = Merger(begin, buffered_max=BUFFERED_MAX)
         self._seen = begin.seen
         self._join()
         self._needing = asyncio.get_running_loop().create_task(self._need(), name="zraft merged consumer")
+
+    def _offsets_left(self, offsets: Mapping[GroupId, int], topic: Topic) -> Mapping[GroupId, int]:
+        """Return the offsets of those partitions of a position that are left.
+
+        Those that took others' places are added by changes which the partitions that are left deliver; if none is left,
+        all are new.
+
+        Raises:
+            BadArgumentsError: the position is of another topic.
+        """
+        left = {
+            group: offset for group, offset in offsets.items() if group in (*topic.partitions, *topic.adding)
+        }
+        if not all(group in left or self._is_lost(group) for group in offsets):
+            raise BadArgumentsError(
+                f"position: it is of partitions {sorted(offsets)}, topic {self.topic!r} has {topic.partitions}"
+            )
+        return left or dict.fromkeys(topic.partitions, 0)
+
+    def _is_lost(self, group: GroupId) -> bool:
+        """Return whether a partition of the topic was given up, and is replaced."""
+        metadata = self._directory.metadata
+        assert metadata is not None
+        gone = group in metadata.replaced or (
+            group not in metadata.placements and metadata.table.removed(group)
+        )
+        # Ids of a topic's groups are above its own: lower ones are of a former topic of the same name.
+        return gone and group > self._topic_id
+
+    def lost(self, group: GroupId) -> bool:
+        """Go on without a partition whose group is gone; return False if that is because the topic is deleted."""
+        merger, metadata = self._opened(), self._directory.metadata
+        topic = None if metadata is None else metadata.topics.get(self.topic)
+        if topic is None or topic.id != self._topic_id:
+            return False
+        merger.lose(group)
+        if not merger.groups():
+            merger.add(topic.partitions)
+        self._join()
+        return True
 
     async def close(self) -> None:
         """Stop reading."""
@@ -152,9 +203,15 @@ class MergedConsumer(Polling):
     def _join(self) -> None:
         """Begin to read what the merger wants to be read."""
         merger = self._opened()
+        for group in [
+            group for group in merger.groups() if group not in self._cursors and self._is_lost(group)
+        ]:
+            merger.lose(group)  # an earlier change names it
         new = [group for group in merger.groups() if group not in self._cursors]
+        metadata = self._directory.metadata
         for group in new:
-            self._cursors[group] = _Cursor(self, merger, group)
+            home = None if metadata is None else metadata.homes.get(group)
+            self._cursors[group] = _Cursor(self, merger, group, home)
         self._reader.add([self._cursors[group] for group in new])
 
     # -- records
@@ -209,7 +266,7 @@ class MergedConsumer(Polling):
         metadata = self._directory.metadata
         homes = {} if metadata is None else metadata.homes
         group = self._group_of(delivery.message.destinations)
-        place = homes.get(group, (self.topic, -1))
+        place = self._cursors[group].home or homes.get(group, (self.topic, -1))
         return records_of(delivery, *place, delivery.offset + self._seen)
 
     def _group_of(self, destinations: tuple[GroupId, ...]) -> GroupId:

@@ -90,10 +90,10 @@ def destinations_of(to: Destination | Iterable[Destination]) -> list[Destination
 
 
 def has_all(metadata: Metadata, names: Sequence[Destination]) -> bool:
-    """Return whether all of these topics and partitions exist in `metadata`, and may be produced to."""
+    """Return whether all of these topics and partitions exist in `metadata`, take messages, and may be produced to."""
     for name in names:
         topic = metadata.topics.get(name if isinstance(name, str) else name[0])
-        if topic is None or topic.id in metadata.unwritable:
+        if topic is None or topic.id in metadata.unwritable or not metadata.takes(topic):
             return False
         if len(topic.partitions) <= (0 if isinstance(name, str) else name[1]):
             return False

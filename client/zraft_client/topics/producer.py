@@ -20,6 +20,7 @@ from zraft_client.errors import (
     BadArgumentsError,
     ClientError,
     ClosedError,
+    DeadlineError,
     FailedError,
     NoAuthError,
     UnknownOutcomeError,
@@ -417,7 +418,7 @@ class Producer:
             self._topics = {
                 one.name: one.partitions
                 for one in metadata.topics.values()
-                if one.partitions and one.id not in metadata.unwritable
+                if one.partitions and one.id not in metadata.unwritable and metadata.takes(one)
             }
             self._partitions = {}
             self._kept = {}
@@ -426,14 +427,16 @@ class Producer:
         return metadata
 
     async def _look_up(self, names: Sequence[Destination]) -> None:
-        """Ask for a table that has all topics and partitions named, after those who ask already."""
+        """Ask for a table that has all topics and partitions named, after those who ask already.
+
+        A partition that is given up is replaced within moments, so that is waited for.
+        """
         self._looking_up += 1
         try:
             async with self._lookup:
                 if not self._lacks(names):
                     return
-                await self._directory.refresh()
-                metadata = self._adopt()
+                metadata = await self._replaced(names)
                 _check_writable(metadata, names)
                 for name in names:
                     if isinstance(name, tuple):
@@ -444,6 +447,29 @@ class Producer:
                         )
         finally:
             self._looking_up -= 1
+
+    async def _replaced(self, names: Sequence[Destination]) -> Metadata:
+        """Return a new table, in which no partition of the topics named waits for another in its place.
+
+        Raises:
+            DeadlineError: one still does after the client's timeout.
+        """
+        loop = asyncio.get_running_loop()
+        timeout_s = self._directory.client.timeout_s
+        deadline = loop.time() + timeout_s
+        while True:
+            await self._directory.refresh()
+            metadata = self._adopt()
+            topics = [metadata.topics.get(one if isinstance(one, str) else one[0]) for one in names]
+            lost = [one.name for one in topics if one is not None and not metadata.takes(one)]
+            if not lost:
+                return metadata
+            if loop.time() >= deadline:
+                raise DeadlineError(
+                    f"topic {lost[0]!r}: a partition of it was given up, and after {timeout_s:g} s no other one has taken "
+                    "its place: `zraft status` says what that waits for"
+                )
+            await asyncio.sleep(REFRESH_PAUSE_S)
 
     def _gather(
         self,
@@ -537,7 +563,9 @@ class Producer:
         assert dispatch is not None
         if not core.table.groups.issuperset(one.groups):
             self._pending -= one.builder.count or 1
-            one.sent.on_end({}, partial(NeverDeliveredError, "a destination was deleted before it was sent"))
+            one.sent.on_end(
+                {}, partial(NeverDeliveredError, "a destination was deleted or given up before it was sent")
+            )
             return
         payload = one.payload
         if payload is None:

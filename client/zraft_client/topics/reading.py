@@ -50,7 +50,7 @@ class Cursor(Protocol):
         """Note that retention removed the offset; the partition begins at `first`."""
 
     def on_removed(self) -> None:
-        """Note that the partition is gone: its topic was deleted."""
+        """Note that the partition's group is gone: its topic was deleted, or another one has taken its place."""
 
     def on_failure(self) -> None:
         """Note that nothing is read any more: `Reader.failure` says why."""
@@ -213,7 +213,8 @@ class Reader:
         metadata = await self._directory.known()
         table = metadata.table
         for group, reading in list(self._readings.items()):
-            if group not in metadata.placements and table.removed(group):
+            gone = group not in metadata.placements and table.removed(group)
+            if gone or group in metadata.replaced:
                 del self._readings[group]
                 reading.cursor.on_removed()
         await asyncio.sleep(PAUSE_S)

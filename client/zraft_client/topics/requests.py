@@ -134,7 +134,9 @@ def topics(known: Metadata | None) -> Request[Metadata]:
         limits = result.destinations_max, result.features, frozenset(result.unwritable or ())
         if known is not None and known.digest == digest:
             table = Table(position, epoch, known.table.groups, known.table.deleting)
-            return Metadata(table, known.topics, known.placements, servers, digest, *limits)
+            return Metadata(
+                *(table, known.topics, known.placements, servers, digest, *limits), replaced=known.replaced
+            )
         if result.topics is None or result.groups is None or result.deleting is None:
             raise wrong("topics.topics", "the topics, as they are not those that are known", result.topics)
         found = [
@@ -150,7 +152,16 @@ def topics(known: Metadata | None) -> Request[Metadata]:
         }
         deleting = frozenset(_groups(result.deleting))
         table = Table(position, epoch, frozenset(placements) - deleting, deleting)
-        return Metadata(table, {topic.name: topic for topic in found}, placements, servers, digest, *limits)
+        there = {topic.id: {*topic.partitions, *topic.adding} for topic in found}
+        replaced = frozenset(
+            GroupId(group)
+            for group, topic, _, _ in result.groups
+            if group in deleting and topic in there and group not in there[topic]
+        )
+        return Metadata(
+            *(table, {topic.name: topic for topic in found}, placements, servers, digest, *limits),
+            replaced=replaced,
+        )
 
     fields: dict[str, Any] = {"type": "topics"}
     if known is not None:

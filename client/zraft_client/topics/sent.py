@@ -148,7 +148,7 @@ def error_of_end(ended: Ended, *, conditional: bool) -> Callable[[], ClientError
             why = "delivered, or failed by its condition; nobody remembers which"
             return partial(UnknownOutcomeError, f"{which}: {why}", settled=True)
         case Ending.NEVER:
-            why = "a destination was deleted before it arrived"
+            why = "a destination was deleted or given up before it arrived"
             return partial(NeverDeliveredError, f"{which}: {why}")
         case Ending.UNKNOWN:
             why = "all its destinations were removed"

@@ -11,7 +11,7 @@ from zraft_client.topics.errors import NoTopicError
 from zraft_core.address import Address
 from zraft_core.frozen import statically_frozen
 from zraft_core.ids import GroupId, ServerId
-from zraft_core.topics.registry_values import Table
+from zraft_core.topics.registry_values import Table, numbered
 from zraft_core.topics.stamps import MessageId, Stamp
 
 FEATURES_OF_ROUNDS: Final = 5
@@ -65,14 +65,17 @@ class Metadata:
     destinations_max: int = 64
     features: int = 4
     unwritable: frozenset[int] = frozenset()
+    replaced: frozenset[GroupId] = frozenset()
+    """Groups that are given up, and whose place in a topic another one has taken."""
     homes: Mapping[GroupId, tuple[str, int]] = field(init=False, repr=False, eq=False)
     """The name of the topic and the number of the partition of each group."""
 
     def __attrs_post_init__(self) -> None:
+        deleting = self.table.deleting
         homes = {
             group: (topic.name, number)
             for topic in self.topics.values()
-            for number, group in enumerate((*topic.partitions, *topic.adding))
+            for number, group in numbered(topic.partitions, topic.adding, topic.wanted, deleting)
         }
         object.__setattr__(self, "homes", homes)
 
@@ -85,6 +88,10 @@ class Metadata:
     def knows_batches(self) -> bool:
         """True if the servers know messages that are record batches."""
         return self.features >= FEATURES_OF_RECORDS
+
+    def takes(self, topic: Topic) -> bool:
+        """Return whether all partitions of a topic take messages: none of them waits for another in its place."""
+        return self.table.groups.issuperset(topic.partitions)
 
     def topic(self, name: str) -> Topic:
         """Return a topic.

@@ -114,6 +114,7 @@ _REGISTRY: Final = Kinds[RegistryCommand](
         11: Record(registry.PlaceGroup, forms.group, forms.disks, _leader),
         12: Record(registry.Placed, forms.group, forms.disks),
         13: Record(registry.GiveUp, forms.group),
+        14: Record(registry.Cleared, forms.group, forms.producers, forms.groups, number),
     },
 )
 _packed_message: Final = binary(0, NUMBER_MAX)

@@ -15,9 +15,11 @@ from attrs import frozen
 from zraft_core.errors import ZraftError
 from zraft_core.ids import GroupId
 from zraft_core.topics.message import Delivery
-from zraft_core.topics.stamps import Stamp
+from zraft_core.topics.stamps import TIME_MAX, Stamp
 
 NOWHERE = Stamp(0, GroupId(0), 0, GroupId(0))
+_NEVER = Stamp(2 * TIME_MAX, GroupId(0), 0, GroupId(0))
+"""The frontier of a partition that delivers nothing any more."""
 
 
 class MergeError(ZraftError):
@@ -64,10 +66,11 @@ class Merger:
         self._bound_is_known = False
         self._bytes = dict.fromkeys(position.offsets, 0)
         self._buffered_bytes_max = buffered_bytes_max
+        self._lost: set[GroupId] = set()
 
     def groups(self) -> tuple[GroupId, ...]:
         """Return the partitions that are to be read; a change of the topic adds to them as it comes out."""
-        return tuple(self._buffers)
+        return tuple([group for group in self._buffers if group not in self._lost])
 
     def next_offset(self, group: GroupId) -> int:
         """Return the offset of a partition that is to be read next."""
@@ -85,6 +88,7 @@ class Merger:
             {
                 group: buffer[0].offset if buffer else self._read[group]
                 for group, buffer in self._buffers.items()
+                if group not in self._lost
             },
             self._last,
         )
@@ -130,7 +134,7 @@ class Merger:
             self._last = delivery.stamp
             found.append(delivery)
             if delivery.message.partitions is not None:
-                self._add(delivery.message.partitions)
+                self.add(delivery.message.partitions)
         return found
 
     def next(self) -> Delivery | None:
@@ -177,7 +181,22 @@ class Merger:
             self._bound_is_known = True
         return self._bound
 
-    def _add(self, partitions: Sequence[GroupId]) -> None:
+    def begin(self, group: GroupId, offset: int) -> None:
+        """Note that a partition of which nothing was read begins at `offset`."""
+        if not self._buffers[group] and not self._read[group]:
+            self._read[group] = offset
+
+    def lose(self, group: GroupId) -> None:
+        """Wait for a partition no more, whose group was given up. What was read of it comes out at its place.
+
+        The group that takes its place is added by the change that says so, which the other partitions deliver.
+        """
+        self._lost.add(group)
+        self._frontiers[group] = _NEVER
+        self._bound_is_known = False
+
+    def add(self, partitions: Sequence[GroupId]) -> None:
+        """Read more partitions, from their beginning on."""
         for group in partitions:
             if group not in self._buffers:
                 self._buffers[group] = deque()

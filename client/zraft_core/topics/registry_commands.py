@@ -99,11 +99,15 @@ class DeleteTopic:
 
 @frozen
 class Cleared:
-    """`group` has logged the end of these, and nothing of them is pending or settled there (D-8e)."""
+    """`group` has logged the end of these, and nothing of them is pending or settled there (D-8e).
+
+    `position`: that of the view which it had logged, said if a group was ever given up.
+    """
 
     group: GroupId
     producers: tuple[ProducerId, ...]
     deleting: tuple[GroupId, ...]
+    position: int = 0
 
 
 @frozen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator, Sequence
 from enum import Enum
 from typing import Final
 
@@ -13,6 +14,10 @@ from zraft_core.topics.stamps import MessageId
 from zraft_core.topics.view import View
 
 TOPIC_NAME_BYTES_MAX: Final = 249
+OFFSETS_SKIPPED: Final = 1 << 44
+"""By so many offsets a group that takes another's place begins above it: more than any partition ever delivers. First
+offsets of groups are multiples of it.
+"""
 
 Disks = tuple[tuple[ServerId, Instance], ...]
 """The disk of each of some servers, in the order of servers, each server once."""
@@ -81,7 +86,8 @@ class GroupRecord:
     `founders` voted from the start, any other disk begins as a learner (D-18). `preferred` is to lead it, None if that
     does not matter. `wanted` are to be its voters now; `former`, by server, were, and some of them may be as long as
     nobody has reported that the voters are as wanted. `born`: it takes messages without being told by a change of its
-    topic.
+    topic. A group that takes the place of one that was given up begins at `first_offset`, above all offsets of the
+    former one, and behind `first_time`, above all times of stamps so far (docs/decisions/0012, G-9 and G-10).
     """
 
     group: GroupId
@@ -91,6 +97,8 @@ class GroupRecord:
     wanted: Disks
     born: bool
     former: tuple[tuple[ServerId, Instance], ...] = ()
+    first_offset: int = 0
+    first_time: int = 0
 
     @property
     def placed(self) -> bool:
@@ -125,7 +133,7 @@ class Change:
         """Return the change as the message that is multicast."""
         return Message(
             MessageId(COORDINATOR, self.seq),
-            self.partitions,
+            tuple(sorted(self.partitions)),
             number=1 if len(self.partitions) == 1 else 0,
             partitions=self.partitions,
         )
@@ -133,7 +141,10 @@ class Change:
 
 @frozen
 class Topic:
-    """`partitions` take messages; `adding` will once the change is delivered; `wanted` is how many there are to be."""
+    """`partitions` take messages; `adding` will once the change is delivered; `wanted` is how many there are to be.
+
+    Those of `partitions` that are given up take none: groups of `adding` take their places, in order.
+    """
 
     topic: int
     name: str
@@ -142,6 +153,21 @@ class Topic:
     adding: tuple[GroupId, ...] = ()
     change: int | None = None
     retention: Retention = KEEP_ALL
+
+
+def numbered(
+    partitions: Sequence[GroupId], adding: Sequence[GroupId], wanted: int, given_up: Container[GroupId]
+) -> Iterator[tuple[int, GroupId]]:
+    """Yield the groups of a topic with the numbers of their partitions.
+
+    While a given-up group is replaced, it and the one that is to take its place have the same number; it comes first.
+    """
+    yield from enumerate(partitions)
+    if len(partitions) < wanted:
+        yield from enumerate(adding, len(partitions))
+    else:
+        lost = [number for number, group in enumerate(partitions) if group in given_up]
+        yield from zip(lost, adding, strict=False)
 
 
 @frozen

@@ -54,8 +54,19 @@ class HostedGroup:
         self.commands = 0
 
     def _newborn(self) -> Partition:
-        birth = self._birth
-        return Partition(self.group, birth.view, born=birth.record.born, settings=birth.settings)
+        birth, record = self._birth, self._birth.record
+        return Partition(
+            *(self.group, birth.view),
+            born=record.born,
+            settings=birth.settings,
+            first_offset=record.first_offset,
+            first_time=record.first_time,
+        )
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of the first delivery."""
+        return self._birth.record.first_offset
 
     # -- what happens to a group
 

@@ -18,6 +18,7 @@ from zraft.topics.leader import PartitionLeader
 from zraft.topics.partition import Partition
 from zraft.topics.pending import SettledEntries
 from zraft.topics.registry import Registry
+from zraft.topics.registry_items import Part
 from zraft.topics.resending import Resending
 from zraft.topics.rows import ProducerRow
 from zraft_core.topics.merger import Merger
@@ -718,3 +719,41 @@ def given_up_still_awaited() -> Sequence[Patch]:
                 self._fix(entry)
 
     return [(Partition, "_go_on_without", go_on)]
+
+
+@plant("G-7", "what groups reported before another one was given up counts still", Mode.REPLACING)
+def reported_before_the_loss() -> Sequence[Patch]:
+    original = Registry._give_up
+
+    def give_up(self: Registry, group: Any, zxid: int) -> Any:
+        tables: tuple[dict[Any, Any], ...] = self.deleting, self.closed
+        before = [{one: set(heard) for one, heard in table.items()} for table in tables]
+        result = original(self, group, zxid)
+        self.last_loss = 0
+        for part, table, known in zip((Part.DELETING, Part.CLOSED), tables, before, strict=True):
+            for one in known.keys() & table.keys():
+                self.digest.before(part, one)
+                table[one] |= known[one]
+        return result
+
+    return [(Registry, "_give_up", give_up)]
+
+
+@plant("G-10", "a group that takes another's place begins at time 0", Mode.REPLACING)
+def replaced_from_time_zero() -> Sequence[Patch]:
+    original = Partition.__init__
+
+    def init(self: Partition, *args: Any, **options: Any) -> None:
+        original(self, *args, **{**options, "first_time": 0})
+
+    return [(Partition, "__init__", init)]
+
+
+@plant("G-0", "a group that is given up is removed before another one is in its place", Mode.REPLACING)
+def removed_in_its_place() -> Sequence[Patch]:
+    return [(Registry, "removable", lambda self, group: self.complete(self.deleting[group]))]
+
+
+@plant("G-0", "a merged consumer waits for a partition that is given up", Mode.REPLACING)
+def lost_and_awaited() -> Sequence[Patch]:
+    return [(Merger, "lose", lambda self, group: None)]

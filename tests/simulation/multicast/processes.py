@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from operator import attrgetter
 from random import Random
 
@@ -36,7 +36,10 @@ class Producing:
         *,
         causal: float,
         ordered: bool = False,
+        avoided: Callable[[], Container[GroupId]] = frozenset,
     ) -> None:
+        """`avoided`: groups to which nothing is sent."""
+        self._avoided = avoided
         self.producer = producer
         self.ordered = producer.rounds = ordered
         """Everything comes behind all that was sent before; with `stamps_ascend` in the order of stamps, too."""
@@ -60,8 +63,11 @@ class Producing:
         undecided = producer.undecided()
         if not self.left or not producer.has_room or (undecided and rng.random() < 0.5):
             return None
+        avoided = self._avoided()
+        known = sorted(group for group in producer.table.groups if group not in avoided)
+        if not known:
+            return None
         self.left -= 1
-        known = sorted(producer.table.groups)
         destinations = rng.sample(known, min(len(known), rng.choice([1, 1, 2, 2, 3])))
         after, condition, depends = None, None, 0
         earlier = [
@@ -116,8 +122,15 @@ class Consuming:
     """A program that reads all partitions of a topic in the merged order; `out` is what it got."""
 
     def __init__(
-        self, partitions: Sequence[GroupId], rng: Random, groups: Mapping[GroupId, HostedGroup]
+        self,
+        partitions: Sequence[GroupId],
+        rng: Random,
+        groups: Mapping[GroupId, HostedGroup],
+        lost: Callable[[], Container[GroupId]] = frozenset,
+        present: Callable[[], Sequence[GroupId]] = tuple,
     ) -> None:
+        """`lost`: the partitions that are given up and replaced. `present`: those that the topic has."""
+        self._lost, self._present = lost, present
         self.merger = Merger(MergePosition(dict.fromkeys(partitions, 0)))
         self.out: list[tuple[Stamp, MessageId]] = []
         self._rng = rng
@@ -125,8 +138,13 @@ class Consuming:
 
     def step(self, partitions: Sequence[GroupId]) -> dict[GroupId, int]:
         """Read some of `partitions`; gives who has to advance, and to what time."""
+        lost = self._lost()
+        for group in self.merger.groups():
+            if group in lost and self._rng.random() < 0.5:
+                self.merger.lose(group)
+        self._begin_again()
         for group in partitions:
-            if group in self.merger.groups():
+            if group in self.merger.groups() and group not in lost:
                 self._read(group)
         while found := self.merger.take(self._rng.choice([1, 3, 100])):
             for delivery in found:
@@ -135,6 +153,7 @@ class Consuming:
 
     def _read(self, group: GroupId) -> None:
         hosted = self._groups[group]
+        self.merger.begin(group, hosted.first_offset)
         first = self.merger.next_offset(group)
         at = bisect_left(hosted.delivered, first, key=attrgetter("offset"))
         rest = hosted.delivered[at:]
@@ -148,3 +167,9 @@ class Consuming:
     def restart(self) -> None:
         """Another process goes on where this one was."""
         self.merger = Merger(self.merger.position())
+        self._begin_again()
+
+    def _begin_again(self) -> None:
+        """If no partition is left to tell of those in their places, read what the topic has now."""
+        if not self.merger.groups():
+            self.merger.add(self._present())

@@ -29,6 +29,7 @@ class Mode(Enum):
     CLOSING = "producers are closed"
     ORDERED = "messages of one producer are ordered"
     LOSING = "groups are given up"
+    REPLACING = "partitions of a topic are given up, and others take their places"
 
 
 @frozen
@@ -52,6 +53,7 @@ _RARE = {
     Mode.CLOSING: Rare(close=12.0),
     Mode.ORDERED: Rare(),
     Mode.LOSING: Rare(close=1.0, give_up=12.0),
+    Mode.REPLACING: Rare(close=1.0, give_up=12.0, restart=3.0),
 }
 
 
@@ -69,6 +71,8 @@ class Profile:
     alters: int
     deletes: int
     give_ups: int
+    replaces: bool
+    """Whether it is partitions of the merged topic that are given up."""
     causal: float
     """Share of the messages that depend on what was seen."""
     ordered: float
@@ -99,8 +103,8 @@ def draw(seed: int, rng: Random, size: Size | None, mode: Mode | None) -> Profil
         size = rng.choices([Size.TINY, Size.SMALL, Size.LARGE], [1, 2, 7])[0]
     tiny, large = size is Size.TINY, size is Size.LARGE
     groups = rng.choice([2, 3] if tiny else [2, 3, 3, 4] if not large else [3, 4, 5, 6])
-    if mode in (Mode.DELETING, Mode.LOSING):
-        groups = max(groups, 5 if mode is Mode.LOSING else 4)
+    if mode in (Mode.DELETING, Mode.LOSING, Mode.REPLACING):
+        groups = max(groups, 4 if mode is Mode.DELETING else 5)
     count = rng.choice([1, 2] if tiny else [1, 2, 3, 4] if not large else [4, 5, 6])
     each = [1, 2, 3] if tiny else [2, 4, 8] if not large else [80, 120, 160]
     return Profile(
@@ -112,7 +116,8 @@ def draw(seed: int, rng: Random, size: Size | None, mode: Mode | None) -> Profil
         length=rng.choice([40, 100] if tiny else [100, 300, 500] if not large else [3000, 5000]),
         alters=2 if mode is Mode.GROWING else rng.choice([0, 0, 1, 2]),
         deletes=0 if groups < 3 else 2 if mode is Mode.DELETING else rng.choice([0, 1, 1, 2]),
-        give_ups=2 if mode is Mode.LOSING else 0,
+        give_ups=2 if mode is Mode.LOSING else 4 if mode is Mode.REPLACING else 0,
+        replaces=mode is Mode.REPLACING,
         causal=0.7 if mode is Mode.CAUSAL else rng.choice([0.0, 0.0, 0.3]),
         ordered=1.0 if mode is Mode.ORDERED else 0.4 if large else 0.0,
         rare=_rare(mode, large=large),

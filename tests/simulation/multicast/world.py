@@ -35,6 +35,7 @@ from zraft_core.topics.registry_commands import (
     DeleteTopic,
     GiveUp,
 )
+from zraft_core.topics.registry_values import Topic
 from zraft_core.topics.stamps import MessageId
 
 NETWORK_MAX: Final = 150
@@ -106,7 +107,10 @@ class World(SimulatedRegistry):
         self.producing: dict[ProducerId, Producing] = {}
         for count in self.profile.producers:
             self._join(count)
-        self.consuming = [Consuming(self.topic, self.rng, self.groups) for _ in range(2)]
+        self.consuming = [
+            Consuming(self.topic, self.rng, self.groups, self._replaced, lambda: self._merged.partitions)
+            for _ in range(2)
+        ]
         self._alters, self._deletes = self.profile.alters, self.profile.deletes
         self._give_ups = self.profile.give_ups
         self._rare_kinds = [field.name for field in fields(Rare)]
@@ -141,22 +145,48 @@ class World(SimulatedRegistry):
             causal=self.profile.causal,
             # Dice of their own: what the others show does not depend on them.
             ordered=Random(f"ordered {self.seed} {pid}").random() < self.profile.ordered,
+            avoided=self._unborn if self.profile.replaces else frozenset,
         )
 
+    @property
+    def _merged(self) -> Topic:
+        return self.registry.topics[self.registry.names[MERGED]]
+
+    def _replaced(self) -> set[GroupId]:
+        """The groups that were partitions of the merged topic, and in whose places there are others."""
+        merged = self._merged
+        return self.given_up - {*merged.partitions, *merged.adding}
+
+    def _unborn(self) -> set[GroupId]:
+        """Groups that no change has added to their topic yet. Clients do not know them, and their topic may be deleted."""
+        return {group for group, hosted in self.groups.items() if not hosted.partition.born}
+
     def _alter(self) -> None:
-        topic = self.registry.topics[self.registry.names[MERGED]]
-        if topic.change is not None or len(topic.partitions) < topic.wanted:
+        topic = self._merged
+        if topic.change is not None or topic.adding or self.registry.lacking(topic):
             return
         more = self.rng.choice([1, 1, 2])
-        self.log(AlterTopic(MERGED, topic.wanted + more))
+        if self.log(AlterTopic(MERGED, topic.wanted + more)).refusal is not None:
+            return  # as many changes as fit are under way
         for _ in range(more):
             self._found(topic.topic)
+        self._note_changes()
+        self._alters -= 1
+        self.faults["partitions added"] += 1
+
+    def _note_changes(self) -> None:
         for change in self.registry.changes.values():
             message = change.message()
             self.messages[message.mid] = message
             self.invoked.setdefault(message.mid, self.steps)
-        self._alters -= 1
-        self.faults["partitions added"] += 1
+
+    def _replace(self) -> None:
+        """Found the groups that are to take the places of those that are given up."""
+        for topic in list(self.registry.topics.values()):
+            if self.registry.lacking(topic):
+                self._found(topic.topic)
+                self._note_changes()
+                self.faults["group replaced"] += 1
 
     def _delete(self) -> None:
         others = sorted(name for name in self.registry.names if name != MERGED)
@@ -167,16 +197,22 @@ class World(SimulatedRegistry):
 
     def _give_up(self) -> None:
         """A group is lost; or not, and it goes on for a while although nobody hears of it."""
+        replaces = self.profile.replaces
         others = [
             group
             for group in self.registry.groups
-            if group not in self.topic and group not in self.given_up and self._is_alone(group)
+            if group not in self.given_up
+            and (replaces or (group not in self.topic and self._is_alone(group)))
         ]
         if not others:
             return
         group = self.rng.choice(others)
+        topic = self.registry.topics.get(self.registry.groups[group].topic)
+        if topic is not None and not replaces:
+            self.log(DeleteTopic(topic.name))
         self.log(GiveUp(group))
         self.given_up.add(group)
+        self.given_up |= self.registry.given_up
         if self.rng.random() < 0.6:
             self._stopped[group] = 1 << 60
         self._give_ups -= 1
@@ -202,6 +238,8 @@ class World(SimulatedRegistry):
             self.faults["producer closed"] += 1
 
     def _publish(self) -> None:
+        if self.profile.replaces:
+            self._replace()
         for group, update in self.keeper.views():
             self._network_put(Bundle(group, (update,)))
         for group, request in self.keeper.changes():
@@ -446,11 +484,15 @@ class World(SimulatedRegistry):
     def _all_delivered(self) -> bool:
         idle = all(hosted.is_idle for hosted in self._left())
         done = all(process.is_done for process in self.producing.values())
-        return idle and done and not self.registry.changes and all(map(self._has_all, self.consuming))
+        changing = self.registry.changes or any(map(self.registry.lacking, self.registry.topics.values()))
+        return idle and done and not changing and all(map(self._has_all, self.consuming))
 
     def _has_all(self, consuming: Consuming) -> bool:
-        mids = {d.message.mid for g in consuming.merger.groups() for d in self.groups[g].delivered}
-        return len(consuming.out) == len(mids)
+        groups = self._merged.partitions
+        if not set(groups).issubset(consuming.merger.groups()):
+            return False
+        mids = {d.message.mid for g in groups for d in self.groups[g].delivered}
+        return mids.issubset(mid for _, mid in consuming.out)
 
     def _drained(self) -> bool:
         busy = self.registry.deleting or self.registry.closed

@@ -42,6 +42,10 @@ class Recorded:
             [mid for batch in applied for mid, _ in batch.released],
         )
 
+    @property
+    def first_offset(self) -> int:
+        return 0
+
     def replica(self) -> tuple[Partition, list[Delivery]]:
         return self.other, self.delivered
 

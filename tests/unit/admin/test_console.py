@@ -673,6 +673,7 @@ def test_topics_show_what_this_server_has_of_their_partitions() -> None:
     answer = {
         "topics": [[1, "orders", 2, [300, 301], [], None, 5]],
         "groups": [[300, 1, 1, [1, 2, 3]], [301, 1, 2, [2, 3]]],
+        "deleting": [],
     }
     found = topics_of(answer, FakeAdminReports(LEADER).partitions(), {})
     (orders,) = found.topics

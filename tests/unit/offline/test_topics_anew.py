@@ -39,10 +39,10 @@ from zraft.storage.directory import DataDirectory
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import ReadOnlyFileSystem, RealFileSystem
 from zraft.storage.settings import WalSettings
-from zraft.topics.anew import TIMES_SKIPPED, registry_anew
+from zraft.topics.anew import registry_anew
 from zraft.topics.applied import StartVerdict
 from zraft.topics.placement import Disk, PlacementSituation, decide
-from zraft.topics.registry import Registry
+from zraft.topics.registry import TIMES_SKIPPED, Registry
 from zraft_core.claims.anew import POSITIONS_SKIPPED
 from zraft_core.claims.answers import ClaimsView
 from zraft_core.errors import StorageError

@@ -232,21 +232,26 @@ def give(
     return one, submitted
 
 
-def test_only_a_partition_of_a_deleted_topic_without_a_majority_is_given_up_and_only_when_the_operator_is_sure() -> (
-    None
-):
+def test_only_a_partition_without_a_majority_is_given_up_and_only_when_the_operator_is_sure() -> None:
     topics = Topics(audit=1, orders=1)
     group, registry = topics.groups["orders", 0], topics.registry
     sure = TopicGiveUp(group, sure=True)
     for request, reason, level, expected in (
         (sure, "lost", 5, "feature level 6"),
         (TopicGiveUp(999, sure=True), "lost", 6, "there is no such group"),
-        (sure, "lost", 6, "delete the topic first"),
+        (sure, None, 6, "a majority of its disks answers"),
     ):
         answer, submitted = give(registry, request, reason, level)
         assert isinstance(answer, Refused)
         assert expected in answer.text
         assert submitted == []
+    answer, submitted = give(registry, TopicGiveUp(group, sure=False), "lost")
+    assert submitted == []
+    assert isinstance(answer, Done)
+    assert "It is partition 0 of topic orders" in answer.text
+    answer, submitted = give(registry, sure, "lost")
+    assert isinstance(answer, Done)
+    assert "an empty partition takes its place" in answer.text
     topics.log(DeleteTopic("orders"))
     answer, submitted = give(registry, sure, None)
     assert isinstance(answer, Refused)

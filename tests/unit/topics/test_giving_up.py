@@ -159,7 +159,7 @@ def test_group_0_asks_a_group_that_is_given_up_for_nothing() -> None:
     again = read_registry(list(registry_image(registry)))
     assert again.given_up == {two[0]}
     assert again.digest.value() == registry.digest.value()
-    result = log(Cleared(one[0], (producer,), (two[0],)))  # type: ignore[arg-type]
+    result = log(Cleared(one[0], (producer,), (two[0],), registry.position))  # type: ignore[arg-type]
     assert result.removed == (two[0],)
     assert not registry.given_up
     assert not registry.closed, "a producer retires without it"
@@ -181,3 +181,32 @@ def test_differences_of_views_name_what_is_given_up() -> None:
     assert gone is not None
     assert gone.given_up == (lost,)
     assert logged.whole() == log.registry.view()
+
+
+def test_reports_from_before_a_group_was_given_up_say_nothing_any_more() -> None:
+    """A message to a deleted group may have begun at the given-up one alone, and the others may begin it until they know."""
+    log = Log()
+    (one,), (two,), (three,) = log.topic("t", 1), log.topic("u", 1), log.topic("v", 1)
+    producer = log(RegisterProducer(7)).created
+    assert producer is not None
+    log(CloseProducer(producer))  # type: ignore[arg-type]
+    log(DeleteTopic("v"))
+    registry = log.registry
+    before = registry.position
+    for group in (one, three):
+        log(Cleared(group, (producer,), (three,)))  # type: ignore[arg-type]
+    assert log(GiveUp(two)).removed == ()
+    assert three in registry.groups
+    assert producer in registry.closed
+    leader = RegistryLeader(registry)
+    assert leader.on_report(Report(one, before, (producer,), (two, three))) is None  # type: ignore[arg-type]
+    log(Cleared(one, (producer,), (two, three), before))  # type: ignore[arg-type]
+    assert registry.deleting[three] == set()
+    removed: tuple[GroupId, ...] = ()
+    for group in (one, three):
+        command = leader.on_report(Report(group, registry.position, (producer,), (three,)))  # type: ignore[arg-type]
+        assert command == Cleared(group, (producer,), (three,), registry.position)  # type: ignore[arg-type]
+        assert decode_registry(encode_registry(command)) == command
+        removed += log(command).removed
+    assert removed == (three,)
+    assert not registry.closed

@@ -22,6 +22,7 @@ from zraft_core.errors import ProtocolError
 from zraft_core.records.batch import read_batch
 from zraft_core.records.compression import MissingPackageError
 from zraft_core.topics.codec import decode_message
+from zraft_core.topics.registry_values import numbered
 
 TOPICS_MAX: Final = 200
 PARTITIONS_MAX: Final = 500
@@ -53,9 +54,10 @@ def fetch_request(group: int, offset: int) -> Message:
 
 def groups_of(answer: Message, topic: str) -> list[int] | None:
     """Return the groups of a topic's partitions, in order; None if there is no such topic for the caller."""
-    for _, name, _, groups, adding, _, _ in answer["topics"]:
+    for _, name, wanted, groups, adding, _, _ in answer["topics"]:
         if name == topic:
-            return [*groups, *adding]
+            # The last of a number takes messages, or will.
+            return list(dict(numbered(groups, adding, wanted, answer["deleting"])).values())
     return None
 
 
@@ -66,10 +68,10 @@ def topics_of(answer: Message, here: PartitionsStatus, pages: Mapping[int, str |
     rows = sorted(answer["topics"], key=lambda row: row[1])
     left = PARTITIONS_MAX
     found = []
-    for _, name, _, groups, adding, retention_bytes, retention_age_ms in rows[:TOPICS_MAX]:
-        all_groups = [*groups, *adding]
+    for _, name, wanted, groups, adding, retention_bytes, retention_age_ms in rows[:TOPICS_MAX]:
+        all_groups = list(numbered(groups, adding, wanted, answer["deleting"]))
         partitions = []
-        for number, group in enumerate(all_groups[:left]):
+        for number, group in all_groups[:left]:
             should_lead, servers = placed.get(group, (None, ()))
             partitions.append(PartitionRow(number, group, servers, should_lead, _here(replicas.get(group))))
         left -= len(partitions)

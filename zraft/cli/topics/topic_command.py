@@ -204,10 +204,11 @@ def delete(client: OperatorClient, name: str) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
 @asks_cluster
 def give_up(client: OperatorClient, groups: tuple[int, ...], yes: bool) -> None:
-    """Give up partitions of deleted topics whose disks are lost for good, by the numbers of their groups.
+    """Give up partitions whose disks are lost for good, by the numbers of their groups.
 
-    Until then their topic is not gone, and messages that were sent to them and to other partitions wait there as well.
-    `zraft status` shows the numbers. It is refused while a majority of a partition's disks answers.
+    An empty partition takes the place of each, if the topic exists. Until then, messages that were sent to them and to
+    other partitions wait there as well, and a topic that is deleted is not gone. `zraft topic describe` and `zraft status`
+    show the numbers. It is refused while a majority of a partition's disks answers.
     """
     from zraft.operator.requests import Done, TopicGiveUp
 

@@ -33,10 +33,14 @@ APPEND_OVERHEAD_BYTES = 128
 
 @frozen
 class OpenDeliveries:
-    """Open a group's deliveries, of which its newest snapshot says `expected`. The result is `Opened`."""
+    """Open a group's deliveries, of which its newest snapshot says `expected`. The result is `Opened`.
+
+    They begin at `first_offset` if there are none yet.
+    """
 
     group: GroupId
     expected: Mark | None = None
+    first_offset: int = 0
 
 
 @frozen
@@ -200,8 +204,8 @@ class DeliveryPerformer:
             # The task was on its way when the group was closed, or could not be opened.
             raise SegmentGoneError(f"group {task.group} is not open on this server")
         match task:
-            case OpenDeliveries(group, expected):
-                return Opened(*disk.open(group, expected=expected))
+            case OpenDeliveries(group, expected, first_offset):
+                return Opened(*disk.open(group, expected=expected, first_offset=first_offset))
             case AppendDeliveries(group, deliveries, index):
                 return disk.append(group, deliveries, index)
             case SyncDeliveries(group):

@@ -43,7 +43,8 @@ class RegistryCoordination:
         if group not in registry.groups:
             return None
         birth = registry.birth_of(group)
-        return Beginning(birth.view, birth.settings, birth.record.born)
+        record = birth.record
+        return Beginning(birth.view, birth.settings, record.born, record.first_offset, record.first_time)
 
     def replicas(self, group: GroupId) -> Sequence[ServerId]:
         """Return the servers that have the group or should have it, its preferred leader first; empty if it is not known."""

@@ -145,6 +145,10 @@ def _unfounded(registry: Registry, known: Iterable[GroupId], names: _Names) -> I
     """Yield the partitions that a topic is to have and that take no messages yet."""
     kind, skipped = TroubleKind.FOUNDING, set(known)
     for topic in registry.topics.values():
+        lost = registry.given_up.intersection(topic.partitions) if registry.given_up else ()
+        for group in lost:
+            text = "it was given up, and an empty partition is to take its place"
+            yield PartitionProblem(*names.places[group], group, kind, text)
         for group in topic.adding:
             if group not in skipped:
                 place = names.places[group]

@@ -17,6 +17,7 @@ from zraft.server.partitions.partitions import Partitions
 from zraft.server.partitions.statistics import PartitionState
 from zraft.topics.registry import Registry
 from zraft_core.ids import GroupId
+from zraft_core.topics.registry_values import numbered
 
 TICK_MS: Final = 1
 """A tick of a group's clock."""
@@ -102,7 +103,7 @@ def homes_of(registry: Registry) -> dict[GroupId, tuple[str, int]]:
     return {
         group: (topic.name, number)
         for topic in registry.topics.values()
-        for number, group in enumerate((*topic.partitions, *topic.adding))
+        for number, group in numbered(topic.partitions, topic.adding, topic.wanted, registry.given_up)
     }
 
 

@@ -43,6 +43,7 @@ from zraft_core.topics.registry_values import (
     Retention,
     Topic,
     is_topic_name,
+    numbered,
 )
 from zraft_core.znodes.txn import TOPICS, Command
 
@@ -94,11 +95,15 @@ def _line(registry: Registry, topic: Topic) -> TopicLine:
 
 
 def _description(registry: Registry, topic: Topic, first: int) -> TopicDescription:
-    groups = (*topic.partitions, *topic.adding)
+    groups = list(numbered(topic.partitions, topic.adding, topic.wanted, registry.given_up))
     rows = []
-    for number, group in enumerate(groups[first : first + PAGE], first):
+    for number, group in groups[first : first + PAGE]:
         record = registry.groups[group]
-        state = "adding" if number >= len(topic.partitions) else "ready" if record.placed else "moving"
+        state = "ready" if record.placed else "moving"
+        if group in topic.adding:
+            state = "adding"
+        elif group in registry.given_up:
+            state = "given up"
         servers = tuple(int(server) for server, _ in record.wanted)
         rows.append(PartitionLine(number, group, record.preferred, servers, state))
     return TopicDescription(
@@ -117,7 +122,7 @@ def topics_status(registry: Registry) -> TopicsStatus:
     return TopicsStatus(
         topics=len(registry.topics),
         partitions=sum(len(topic.partitions) for topic in registry.topics.values()),
-        partitions_missing=sum(topic.wanted - len(topic.partitions) for topic in registry.topics.values()),
+        partitions_missing=sum(map(registry.missing, registry.topics.values())),
         partitions_moving=sum(not record.placed for record in registry.living.values()),
         partitions_deleting=len(registry.deleting),
         producers=len(registry.producers) - 1,  # without group 0 itself
@@ -173,7 +178,9 @@ def give_up(
     submit: Submit,
     reply: Reply,
 ) -> None:
-    """Give up a partition of a deleted topic, or refuse; without `sure`, only say what would be given up.
+    """Give up a partition, or refuse; without `sure`, only say what would be given up.
+
+    If its topic exists, a new and empty partition takes its place.
 
     Args:
         reason: why the partition has no majority, as the leader of the coordination group knows; None if it has one.
@@ -188,22 +195,40 @@ def give_up(
         reply(Done(f"group {group} is given up already"))
     elif group not in registry.groups:
         reply(Refused(f"group {group}: there is no such group; it may be removed by now"))
-    elif group not in registry.deleting:
-        reply(Refused(f"group {group} belongs to a topic that exists: delete the topic first"))
     elif reason is None:
-        answers = "a majority of its disks answers, so it ends by itself; if it does not, see `zraft status`"
-        reply(Refused(f"group {group}: {answers}"))
+        ends = ", so it ends by itself" if group in registry.deleting else ""
+        reply(
+            Refused(
+                f"group {group}: a majority of its disks answers{ends}; see `zraft status` for what it waits for"
+            )
+        )
     elif not request.sure:
-        reply(Done(reason))
+        reply(Done(f"{reason}{_lost(registry, group)}"))
     else:
+        place = "" if group in registry.deleting else "; an empty partition takes its place"
 
         def done(result: object) -> None:
             if isinstance(result, Result) and result.refusal is None:
-                reply(Done(f"group {group} is given up: what waits for it goes on without it"))
+                reply(Done(f"group {group} is given up: what waits for it goes on without it{place}"))
             else:
                 reply(Refused(_UNKNOWN))
 
         submit((TOPICS, encode_registry(GiveUp(group))), done)
+
+
+def _lost(registry: Registry, group: GroupId) -> str:
+    """Return in words what is lost with a partition of a topic that exists; nothing if its topic is deleted."""
+    record = registry.groups[group]
+    topic = registry.topics.get(record.topic)
+    if topic is None:
+        return ""
+    numbers = numbered(topic.partitions, topic.adding, topic.wanted, registry.given_up)
+    number = next(number for number, one in numbers if one == group)
+    return (
+        f". It is partition {number} of topic {topic.name}: all that was delivered there and not read, the "
+        f"offsets of its consumers and their claims are lost. An empty partition takes its place; its offsets begin above "
+        f"those of this one, so consumers see that there is a gap"
+    )
 
 
 def _command(request: TopicChange) -> tuple[RegistryCommand, str]:

@@ -16,11 +16,13 @@ from zraft_core.topics.view import View
 
 @frozen
 class Beginning:
-    """Values that a new partition begins with. `born` as in `zraft.topics.partition.Partition`."""
+    """Values that a new partition begins with, as in `zraft.topics.partition.Partition`."""
 
     view: View
     settings: PartitionSettings
     born: bool
+    first_offset: int = 0
+    first_time: int = 0
 
 
 class Coordination(Protocol):

@@ -50,8 +50,9 @@ class PartitionMachine:
     Attributes:
         partition, claims: None before the birth.
         error: why it stopped; "" while it has not.
-        restored_total: how often a snapshot took the place of the state.
-        restored_offset: the offset of the next delivery in the last one.
+        restored_total: how often the offset of the next delivery became another one at once: by a snapshot that took the
+            place of the state, or by the birth of a partition that begins above those of the one before it.
+        restored_offset: what it became last.
     """
 
     def __init__(self, group: GroupId) -> None:
@@ -120,8 +121,17 @@ class PartitionMachine:
         found = self._meaning(entry)
         if isinstance(found, BirthEntry):
             if self.partition is None:
-                self.partition = Partition(self.group, found.view, born=found.born, settings=found.settings)
+                self.partition = Partition(
+                    *(self.group, found.view),
+                    born=found.born,
+                    settings=found.settings,
+                    first_offset=found.first_offset,
+                    first_time=found.first_time,
+                )
                 self.partition.restore_log_time(found.log_time_ms)
+                if found.first_offset:
+                    self.restored_total += 1
+                    self.restored_offset = found.first_offset
                 self.claims = Claims(
                     found.heartbeat_ms, position=entry.position, log_time_ms=found.log_time_ms
                 )

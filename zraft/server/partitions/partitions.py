@@ -484,6 +484,8 @@ class Partitions:
                 beginning.settings,
                 beginning.born,
                 self.settings.claims_heartbeat_ms,
+                beginning.first_offset,
+                beginning.first_time,
             )
             if host.propose(hosted.group, encode_entry(entry), entry.count) is not None:
                 hosted.birth_term = raft.term

@@ -69,7 +69,9 @@ class DeliveryDisk:
         """
         return self._logs[group]
 
-    def open(self, group: GroupId, *, expected: Mark | None = None) -> tuple[DeliveryLog, DeliveryReport]:
+    def open(
+        self, group: GroupId, *, expected: Mark | None = None, first_offset: int = 0
+    ) -> tuple[DeliveryLog, DeliveryReport]:
         """Open a group's deliveries; see `DeliveryLog.open`, also for its errors."""
         assert group not in self._logs, f"group {group} is open"
         log, report = DeliveryLog.open(
@@ -80,6 +82,7 @@ class DeliveryDisk:
             indices=self._indices,
             settings=self._settings,
             expected=expected,
+            first_offset=first_offset,
         )
         self._logs[group] = log
         return log, report

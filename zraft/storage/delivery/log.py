@@ -109,6 +109,7 @@ class DeliveryLog:
         indices: IndexCache,
         settings: DeliverySettings,
         expected: Mark | None = None,
+        first_offset: int = 0,
     ) -> tuple[DeliveryLog, DeliveryReport]:
         """Find the group's deliveries, cut what a crash tore, and make durable what there is.
 
@@ -117,6 +118,7 @@ class DeliveryLog:
         Args:
             expected: what the newest snapshot of the group says of its deliveries; offset and digest are looked at. They
                 must be here, for the write-ahead log does not hold them any more.
+            first_offset: where they begin, if there are none yet.
 
         Raises:
             CorruptionError: what was durable is damaged or missing; names file, offset and what to do.
@@ -124,7 +126,7 @@ class DeliveryLog:
             DiskFullError: the call can be repeated.
             StorageError: the disk failed.
         """
-        manifest, report = recover(fs, directory.path, group)
+        manifest, report = recover(fs, directory.path, group, first_offset)
         log = cls(fs, directory, group, files, indices, settings, manifest)
         if expected is not None:
             log._check_expected(expected)

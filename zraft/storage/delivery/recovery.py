@@ -71,8 +71,8 @@ def directory_of(data: str, group: int) -> str:
     return f"{data}/groups/{group}/deliveries"
 
 
-def recover(fs: FileSystem, data: str, group: int) -> tuple[Manifest, DeliveryReport]:
-    """Return the group's deliveries after a start; begin them if there are none.
+def recover(fs: FileSystem, data: str, group: int, first_offset: int = 0) -> tuple[Manifest, DeliveryReport]:
+    """Return the group's deliveries after a start; begin them at `first_offset` if there are none.
 
     Raises:
         CorruptionError: what was durable is damaged or missing; names file, offset and what to do.
@@ -97,7 +97,7 @@ def recover(fs: FileSystem, data: str, group: int) -> tuple[Manifest, DeliveryRe
                 "the file is missing, and without it the segments are not known",
                 advice=MISSING_ADVICE,
             )
-        manifest = Manifest(group, beginning(group))
+        manifest = Manifest(group, beginning(group, first_offset))
         store_manifest(fs, path, manifest)
         return manifest, DeliveryReport(leftovers=_remove_others(fs, path, manifest))
     stored = load_manifest(fs, path, group)

@@ -83,10 +83,10 @@ class Mark:
     index: int
 
 
-def beginning(group: int) -> Mark:
+def beginning(group: int, first_offset: int = 0) -> Mark:
     """Return the position of a partition without deliveries. No two partitions share a digest."""
     seed = b"zraft deliveries of group %d" % group
-    return Mark(0, None, blake2b(seed, digest_size=DIGEST_BYTES).digest(), 0)
+    return Mark(first_offset, None, blake2b(seed, digest_size=DIGEST_BYTES).digest(), 0)
 
 
 def next_digest(chain: bytes, one: StoredDelivery) -> bytes:
