@@ -223,6 +223,12 @@ def _given_up(cluster: GrowingCluster, groups: list[int]) -> subprocess.Complete
     return found
 
 
+def _nothing_deleting(cluster: GrowingCluster) -> bool:
+    return all(
+        (cluster.mntr(number) or {}).get("topic_partitions_deleting") == "0" for number in cluster.servers
+    )
+
+
 def test_partitions_of_a_deleted_topic_that_lost_their_disks_are_given_up_and_others_go_on(
     start_cluster: StartCluster,
 ) -> None:
@@ -268,12 +274,7 @@ def test_partitions_of_a_deleted_topic_that_lost_their_disks_are_given_up_and_ot
     for number in (1, 2):
         cluster.start(number)
 
-    def gone() -> bool:
-        return all(
-            (cluster.mntr(number) or {}).get("topic_partitions_deleting") == "0" for number in cluster.servers
-        )
-
-    wait_until(gone, "the deleted partitions to be gone everywhere")
+    wait_until(partial(_nothing_deleting, cluster), "the deleted partitions to be gone everywhere")
     cluster.wait_equal_digests()
 
 
@@ -358,11 +359,6 @@ def test_partitions_that_are_given_up_are_replaced_and_their_topic_goes_on(
     for number in (1, 2):
         cluster.start(number)
 
-    def gone() -> bool:
-        return all(
-            (cluster.mntr(number) or {}).get("topic_partitions_deleting") == "0" for number in cluster.servers
-        )
-
-    wait_until(gone, "what was given up to be gone everywhere")
+    wait_until(partial(_nothing_deleting, cluster), "what was given up to be gone everywhere")
     wait_until(lambda: not in_trouble(cluster), "all partitions to be well")
     cluster.wait_equal_digests()

@@ -68,7 +68,7 @@ class _Cursor:
         self.damage: PayloadError | MissingPackageError | None = None
         """Why the next records cannot be read; the next poll raises it. Damaged ones are passed over."""
         self._owner = owner
-        self._group = group
+        self.group = group
         self._read = offset
         self._delivery: Delivery | None = None
         """The message before those in the buffer; None if nothing of it is left."""
@@ -76,10 +76,6 @@ class _Cursor:
         """The rest of it."""
         self.position = offset
         """The offset of the next record that the program gets."""
-
-    @property
-    def group(self) -> GroupId:
-        return self._group
 
     @property
     def offset(self) -> int:
@@ -119,12 +115,7 @@ class _Cursor:
             self._owner.on_arrival()
 
     def on_removed(self) -> None:
-        replacement = self._owner.replacement(self)
-        if replacement is not None:
-            # What was read is there. The new group's offsets begin above all of the old one's, so the next read is told
-            # that there is a gap.
-            self._group = replacement
-            self._owner.read_again(self)
+        if self._owner.on_replaced(self):
             return
         self.removed = True
         self.error = NoTopicError(f"{self.topic}/{self.partition}: the topic was deleted")
@@ -278,18 +269,21 @@ class Consumer(Polling):
 
     # -- partitions that are added, and those whose groups are replaced
 
-    def replacement(self, cursor: _Cursor) -> GroupId | None:
-        """Return the group that has taken the place of a cursor's group; None if there is none."""
+    def on_replaced(self, cursor: _Cursor) -> bool:
+        """Read the group that has taken the place of a cursor's group; return False if there is none.
+
+        Its offsets begin above all of the old one's, so the next read is told that there is a gap.
+        """
         metadata = self._directory.metadata
         topic = None if metadata is None else metadata.topics.get(cursor.topic)
         if topic is None or topic.id != cursor.topic_id or cursor.partition >= len(topic.partitions):
-            return None
+            return False
         group = topic.partitions[cursor.partition]
-        return None if group == cursor.group else group
-
-    def read_again(self, cursor: _Cursor) -> None:
-        """Read the group that a cursor has now."""
+        if group == cursor.group:
+            return False
+        cursor.group = group
         self._reader.add([cursor])
+        return True
 
     def on_change(self, topic: str, partitions: tuple[GroupId, ...]) -> None:
         """Note a change of a topic: from this place of a partition's log on the topic has these partitions."""

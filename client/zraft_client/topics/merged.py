@@ -67,9 +67,8 @@ class _Cursor:
 
     def on_gone(self, asked: int, first: int) -> None:
         if asked == 0 and first % OFFSETS_SKIPPED == 0:
-            self._merger.begin(
-                self._group, first
-            )  # it took the place of another one, and nothing of it is gone
+            # It took the place of another one, and nothing of it is gone.
+            self._merger.begin(self._group, first)
             return
         self.error = OffsetGoneError(
             f"partition {self._group}: found deliveries from {first} on, expected {asked}: retention removed it, and one "
@@ -79,7 +78,7 @@ class _Cursor:
         self._owner.on_arrival()
 
     def on_removed(self) -> None:
-        if not self._owner.lost(self._group):
+        if not self._owner.on_lost(self._group):
             self.error = NoTopicError(f"partition {self._group}: its topic was deleted")
         self._owner.on_arrival()
 
@@ -174,7 +173,7 @@ class MergedConsumer(Polling):
         # Ids of a topic's groups are above its own: lower ones are of a former topic of the same name.
         return gone and group > self._topic_id
 
-    def lost(self, group: GroupId) -> bool:
+    def on_lost(self, group: GroupId) -> bool:
         """Go on without a partition whose group is gone; return False if that is because the topic is deleted."""
         merger, metadata = self._opened(), self._directory.metadata
         topic = None if metadata is None else metadata.topics.get(self.topic)

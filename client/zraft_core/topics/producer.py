@@ -348,6 +348,11 @@ class ProducerCore:
                 if reply.offset is not None:
                     opened.offsets[reply.sender] = reply.offset
                 if self.complete(opened.message, opened.answers, everywhere=reply.everywhere):
+                    if opened.message.round is not None and self.table.epoch < reply.view_epoch:
+                        # Who says "everywhere" may know of a partition that is gone, and what went there alone is not
+                        # delivered anywhere.
+                        self.table_wanted = True
+                        return []
                     return self._end(seq, _ending(opened.answers))
             case Answer.RETRY | Answer.BUSY:
                 pass
@@ -463,7 +468,8 @@ class ProducerCore:
                 if group in following:
                     one.offsets[group] = following[group]
                     following[group] += one.message.span
-            ended += self._end(one.message.mid.seq, Ending.DELIVERED)
+            there = not self.table.groups.union(round_.answers).isdisjoint(one.message.destinations)
+            ended += self._end(one.message.mid.seq, Ending.DELIVERED if there else Ending.UNKNOWN)
         return ended
 
     def move_floor(self, seq: int) -> None:

@@ -63,6 +63,8 @@ class History:
     """Those of them whose stamps ascend, too."""
     given_up: frozenset[GroupId] = frozenset()
     """Groups that are given up: what they go on doing is nobody's concern."""
+    topic: tuple[GroupId, ...] = ()
+    """The partitions of the topic that consumers read merged, at the end."""
 
     @property
     def left(self) -> dict[GroupId, CheckedGroup]:
@@ -164,8 +166,6 @@ def check_agreement(history: History) -> None:
         condition = history.messages[mid].condition
         if condition is not None and condition.home in history.given_up:
             continue
-        if history.given_up.issuperset(history.messages[mid].destinations):
-            continue  # delivered or not, it is lost with them
         somewhere = any(mid in mids for mids in delivered.values())
         match ended.ending:
             case Ending.DELIVERED | Ending.FAILED:
@@ -182,12 +182,20 @@ def check_agreement(history: History) -> None:
                 raise BrokenPromiseError("answers", f"{tuple(mid)} is not at offset {offset} of {group}")
 
 
+def only_lost(history: History, left: Iterable[GroupId]) -> set[tuple[Stamp, MessageId]]:
+    """The deliveries that groups which are given up made, and none of `left` made so.
+
+    One whose proposal nobody else heard of delivers a message at another place than those who go on without it.
+    """
+    lost = {(d.stamp, d.message.mid) for g in history.given_up for d in history.groups[g].delivered}
+    return lost - {(d.stamp, d.message.mid) for g in left for d in history.groups[g].delivered}
+
+
 def check_order(history: History) -> None:
     """*Total order*: no cycle through any logs, merged ones included."""
     orders = [[d.message.mid for d in hosted.delivered] for hosted in history.left.values()]
-    # A group whose proposal nobody else heard of delivers a message at another place than those who go on without it.
-    lost = {d.message.mid for group in history.given_up for d in history.groups[group].delivered}
-    cycle = cycle_in([*orders, *([mid for _, mid in out if mid not in lost] for out in history.merged)])
+    lost = only_lost(history, history.left)
+    cycle = cycle_in([*orders, *([got[1] for got in out if got not in lost] for out in history.merged)])
     if cycle is not None:
         raise BrokenPromiseError("order", f"cycle {[tuple(mid) for mid in cycle]}")
 
@@ -230,7 +238,7 @@ def check_producers(history: History) -> None:
 
 def check_after(history: History) -> None:
     """*After*: what a message names as earlier comes first wherever both are addressed (D-17a)."""
-    for group, hosted in history.left.items():
+    for group, hosted in history.groups.items():
         place = {delivery.message.mid: at for at, delivery in enumerate(hosted.delivered)}
         voids = set(hosted.voids)
         for delivery in hosted.delivered:
@@ -240,7 +248,9 @@ def check_after(history: History) -> None:
             ended = history.ended.get(after.mid)
             if ended is not None and ended.ending in (Ending.NEVER, Ending.UNKNOWN):
                 continue
-            if place.get(after.mid, NEVER_AGAIN) > place[delivery.message.mid]:
+            # One that is given up may go on, and lack what was decided without it.
+            absent = 0 if group in history.given_up else NEVER_AGAIN
+            if place.get(after.mid, absent) > place[delivery.message.mid]:
                 raise BrokenPromiseError(
                     "after", f"at {group} {delivery.message} does not come after {tuple(after.mid)}"
                 )
@@ -316,9 +326,9 @@ def check_merged(history: History) -> None:
     Of what only a given-up partition delivered, one may have read more than the other.
     """
     first, second = history.merged
-    left = {(d.stamp, d.message.mid) for hosted in history.left.values() for d in hosted.delivered}
-    left.update(set(first).intersection(second))
-    one, other = ([got for got in out if got in left] for out in (first, second))
+    # What both got is compared, too.
+    lost = only_lost(history, history.topic).difference(set(first).intersection(second))
+    one, other = ([got for got in out if got not in lost] for out in (first, second))
     if one != other:
         at = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), "the end")
         raise BrokenPromiseError("merged", f"two merged consumers differ at {at}")

@@ -72,7 +72,7 @@ class Profile:
     deletes: int
     give_ups: int
     replaces: bool
-    """Whether it is partitions of the merged topic that are given up."""
+    """True if topics outlive the groups that are given up, so that others take their places."""
     causal: float
     """Share of the messages that depend on what was seen."""
     ordered: float

@@ -492,6 +492,8 @@ class World(SimulatedRegistry):
         if not set(groups).issubset(consuming.merger.groups()):
             return False
         mids = {d.message.mid for g in groups for d in self.groups[g].delivered}
+        if not self._replaced():
+            return len(consuming.out) == len(mids)
         return mids.issubset(mid for _, mid in consuming.out)
 
     def _drained(self) -> bool:
@@ -570,6 +572,7 @@ class World(SimulatedRegistry):
             frozenset(pid for pid, process in self.producing.items() if process.ordered),
             frozenset(pid for pid, process in self.producing.items() if process.stamps_ascend),
             frozenset(self.given_up),
+            self._merged.partitions,
         )
 
 

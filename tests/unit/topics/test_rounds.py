@@ -203,6 +203,25 @@ def test_offsets_of_a_round_follow_from_that_of_its_first_message() -> None:
     assert [one.offsets for one in ended if one.mid != round_.mid] == [{A: 10}, {A: 11, B: 3}, {A: 12}]
 
 
+def test_a_round_does_not_answer_for_a_message_whose_only_partition_is_given_up() -> None:
+    """Who decided the round without that partition says "everywhere"."""
+    producer = ordered()
+    first = producer.multicast([C], ordered=True)
+    staged = [producer.multicast([to], ordered=True) for to in (A, B)]
+    for m in staged:
+        producer.on_reply(answer(m, m.destinations[0], Answer.STAGED))
+    producer.on_reply(answer(first, C, Answer.DELIVERED, 0))
+    round_ = producer.take_round(8)
+    assert round_ is not None
+    everywhere = Reply(round_.mid, A, Answer.DELIVERED, True, 10, 0, 1, 3)
+    assert producer.on_reply(everywhere) == []
+    assert producer.table_wanted, "the partition knows of something that the table does not have yet"
+    producer.on_table(Table(21, 1, frozenset((A, C)), frozenset((B,))))
+    ended = {one.mid: one.ending for one in producer.on_reply(everywhere)}
+    assert ended[staged[0].mid] is Ending.DELIVERED
+    assert ended[staged[1].mid] is Ending.UNKNOWN
+
+
 def test_the_numbers_of_rounds_take_no_room_from_messages() -> None:
     """The window was one message smaller by each round above the floor."""
     producer = ordered(window=4)
