@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import Final
 
 JOIN_MEAN_MS: Final = 200.0
-"""The mean wait of the first tries to join again: the time of a round through the log when many groups join."""
-JOIN_MEAN_MS_MAX: Final = 3_200.0
-JOIN_PATIENCE: Final = 4
-"""The number of tries that have the first mean; then it doubles."""
+"""The mean wait before a join is tried again, for each group that has its turn first and for the joiner itself: the
+time of a round through the log when many groups join."""
+JOIN_MEAN_MS_MAX: Final = 60_000.0
 RESTART_MEAN_MS: Final = 250.0
 RESTART_MEAN_MS_MAX: Final = 15_000.0
 PROVEN_S: Final = 30.0
 """A group or peer that lived so long begins again as if for the first time."""
 
 
-def join_again_ms(tries: int, draw: float) -> float:
-    """Return the wait before a join that was given up `tries` times (at least 1) is tried again.
+def join_again_ms(ahead: int, draw: float) -> float:
+    """Return the wait before a group tries to join again although its turn has not come.
 
-    `draw` is uniform in [0, 1).
+    Its turn does not come while those that have theirs first are dead, and nobody has noticed. `ahead`: how many
+    groups these are. `draw` is uniform in [0, 1).
     """
-    return _spread(_doubled(JOIN_MEAN_MS, max(0, tries - JOIN_PATIENCE), JOIN_MEAN_MS_MAX), draw)
+    return _spread(min(JOIN_MEAN_MS * (1 + ahead), JOIN_MEAN_MS_MAX), draw)
 
 
 def restart_ms(failures: int, draw: float) -> float:

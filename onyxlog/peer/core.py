@@ -16,7 +16,9 @@ from onyxlog.errors import OnyxlogError
 from onyxlog.ids import GroupId, PeerId, Position, Site
 from onyxlog.peer.log.port import Origin
 from onyxlog.peer.turns import Act, Append, Truncate, Turn
+from onyxlog.replica import ring
 from onyxlog.replica.commands import (
+    AbortJoin,
     AddVirtualPeer,
     Command,
     Entry,
@@ -160,7 +162,23 @@ class GroupCore:
         self._see(entry)
         acts = tuple(self._acts(effects(step, self._viewer), entry.position, before, step))
         appends = self._append(reactions(step, self._viewer), entry.position, now_ms)
+        if self._waits_to_join() and ring.has_turn(self.replica, self._group):
+            appends += self._append((PrepareJoin(self._group),), entry.position, now_ms)
         return self._settled(Turn(appends, acts))
+
+    def join_again(self, now_ms: int) -> Turn:
+        """Try to join again, as `JoinLater` has waited; this does nothing if the group's turn came meanwhile."""
+        return self.say(PrepareJoin(self._group), now_ms) if self._waits_to_join() else Turn()
+
+    def _waits_to_join(self) -> bool:
+        """Return whether the last attempt to join was given up, and there is no other one."""
+        return (
+            self._group in self.replica.aborted
+            and not self._viewer.join_once
+            and not any(
+                isinstance(sent.record.command, PrepareJoin | AbortJoin) for sent in self._unseen.values()
+            )
+        )
 
     def jump(self, origin: Origin, now_ms: int) -> Turn:
         """Continue from an origin, as the entries before it are gone; this does nothing if all of them were played.

@@ -37,9 +37,9 @@ from onyxlog.peer.workers import Workers
 from onyxlog.replica.codec import name_of
 from onyxlog.replica.commands import Command, Entry, GroupLeave, Record
 from onyxlog.replica.effects import (
-    AppendLater,
     DetectFailure,
     ForgetJob,
+    JoinLater,
     LeaveIfGone,
     RestartGroup,
     RestartPeer,
@@ -101,7 +101,6 @@ class Incarnation:
         self._end: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self.changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when more entries were applied, or when the incarnation is over; another future is here then."""
-        self._join_tries = 0
         self._peer_failures = 0
         self._peer_failed_at = float("-inf")
         self._began = 0.0
@@ -367,7 +366,7 @@ class Incarnation:
         core = self.core
         replica = core.replica
         if core.joined and not self._joined:
-            self._joined, self._join_tries = True, 0
+            self._joined = True
             took_s = asyncio.get_running_loop().time() - self._began
             self._metrics.join_seconds.observe(took_s)
             log.info("group joined", group=self._group, position=core.version, took_s=round(took_s, 3))
@@ -418,9 +417,8 @@ class Incarnation:
                 self._watching.detect(subject)
             case StopDetecting():
                 self._watching.stop_detecting()
-            case AppendLater(command):
-                self._join_tries += 1
-                self._later(join_again_ms(self._join_tries, self._rng.random()), self._say(command))
+            case JoinLater(ahead):
+                self._later(join_again_ms(ahead, self._rng.random()), self._join_again())
             case RestartGroup():
                 log.info("group is out", group=self._group, position=act.position)
                 self._finish(Ending.OUT)
@@ -449,8 +447,8 @@ class Incarnation:
 
         self._spawn(wait())
 
-    async def _say(self, command: Command) -> None:
-        self.append(command)
+    async def _join_again(self) -> None:
+        self._carry_out(self.core.join_again(_now_ms()))
 
     def _restart_peer(self, peer: PeerId, position: Position) -> None:
         assert self._workers is not None

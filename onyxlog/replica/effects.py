@@ -9,7 +9,6 @@ from __future__ import annotations
 from attrs import frozen
 
 from onyxlog.ids import GroupId, JobId, PeerId, Position, TaskName
-from onyxlog.replica.commands import Command
 
 
 @frozen
@@ -67,10 +66,13 @@ class StopDetecting:
 
 
 @frozen
-class AppendLater:
-    """Append a command after a random back-off, of 200 ms on average; never by sleeping where entries are applied."""
+class JoinLater:
+    """Ask to join again after a random wait, unless the group's turn comes before (`ring.has_turn`).
 
-    command: Command
+    `ahead`: how many groups wait for longer. Nobody waits where entries are applied.
+    """
+
+    ahead: int
 
 
 @frozen
@@ -135,7 +137,7 @@ Effect = (
     | LeaveIfGone
     | DetectFailure
     | StopDetecting
-    | AppendLater
+    | JoinLater
     | RestartGroup
     | RestartPeer
     | StartTask

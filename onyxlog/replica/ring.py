@@ -25,6 +25,23 @@ def candidates(replica: Replica) -> tuple[GroupId, ...]:
     return tuple(group for group in replica.groups if group not in busy)
 
 
+def ahead(replica: Replica, group: GroupId) -> int:
+    """Return how many groups whose join was given up have waited for longer than this one, whose join was, too."""
+    since = replica.aborted[group]
+    return sum(position < since for position in replica.aborted.values())
+
+
+def has_turn(replica: Replica, group: GroupId) -> bool:
+    """Return whether a group whose join was given up would find a helper if it asked now.
+
+    All peers agree on the order in which they wait. As many have their turn as certainly find a helper, one after the
+    other: each that asks takes a member and the one that watches it away from the others.
+    """
+    free = len(replica.groups) - 2 * len(replica.prepared) - len(replica.accepted)
+    places = (free + 1) // 2 if replica.groups else 1
+    return places > 0 and ahead(replica, group) < places
+
+
 def helper(helping: Table[GroupId, GroupId], joiner: GroupId) -> GroupId | None:
     """Return the group that helps this joiner, from `prepared` or `accepted`."""
     return next((watcher for watcher, each in helping.items() if each == joiner), None)

@@ -1,4 +1,4 @@
-"""Entry abort-join: an attempt to join is given up; the joiner makes another after a while."""
+"""Entry abort-join: an attempt to join is given up; the joiner makes another when its turn has come."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from attrs import evolve, frozen
 
 from onyxlog.ids import GroupId
 from onyxlog.replica import ring
-from onyxlog.replica.commands import AbortJoin, Entry, PrepareJoin
-from onyxlog.replica.effects import AppendLater, Effect
+from onyxlog.replica.commands import AbortJoin, Entry
+from onyxlog.replica.effects import Effect, JoinLater
 from onyxlog.replica.kind import Kind, Viewer
 from onyxlog.replica.kinds.silence import no_reactions
 from onyxlog.replica.replica import JoinMode, Replica
@@ -45,10 +45,10 @@ def diff(old: Replica, new: Replica, command: AbortJoin) -> Aborted | None:
 def effects(
     old: Replica, new: Replica, entry: Entry, diff: Aborted | None, viewer: Viewer
 ) -> tuple[Effect, ...]:
-    """Let the joiner prepare another attempt later."""
+    """Let the joiner make another attempt later."""
     if diff is None or diff.joiner != viewer.group or viewer.join_once:
         return ()
-    return (AppendLater(PrepareJoin(diff.joiner)),)
+    return (JoinLater(ring.ahead(new, diff.joiner)),)
 
 
 KIND: Final = Kind[AbortJoin, Aborted](apply, diff, no_reactions, effects)

@@ -25,7 +25,7 @@ from onyxlog.replica.commands import (
     SubmitJob,
 )
 from onyxlog.replica.effects import (
-    AppendLater,
+    JoinLater,
     RestartGroup,
     RestartPeer,
     StartTask,
@@ -326,7 +326,47 @@ def test_a_refused_joiner_tries_again_later_unless_it_was_to_try_once() -> None:
         core = GroupCore("b", log.as_origin(), join_once=once)
         found = pump(log, core, core.begin("", 0))
         assert AbortJoin("b") in [entry.command for entry in log.entries]
-        assert (AppendLater(PrepareJoin("b")) in found) is not once
+        assert (JoinLater(0) in found) is not once
+
+
+def read_on(log: Log, core: GroupCore) -> list[Command]:
+    """Let the core read to the end of the log; what it appends then."""
+    found: list[Command] = []
+    while core.version < log.replica.version:
+        found += commands(core.take(log.entries[core.version + 1], 0))
+    return found
+
+
+def helped_in(log: Log, joiner: str, watcher: str) -> None:
+    log.say(NotifyJoin(joiner, watcher), watcher)
+    log.say(AcceptJoin(joiner, watcher, watcher), joiner)
+
+
+def test_a_refused_joiner_asks_again_when_a_member_is_free_and_then_no_more() -> None:
+    log = Log(JoinMode.RING)
+    a_member(log)
+    log.say(PrepareJoin("c"), "c")
+    core = GroupCore("b", log.as_origin())
+    pump(log, core, core.begin("", 0))
+    assert not read_on(log, core)
+    helped_in(log, "c", "a")
+    assert read_on(log, core) == [PrepareJoin("b")]
+    assert core.join_again(0) == Turn()  # it has asked
+    log.say(PrepareJoin("b"), "b")
+    assert not read_on(log, core)
+    assert core.join_again(0) == Turn()  # it is being helped
+
+
+def test_a_refused_joiner_asks_again_after_a_while_though_others_have_their_turn_first() -> None:
+    log = Log(JoinMode.RING)
+    a_member(log)
+    log.say(AbortJoin("dead"), "dead")
+    log.say(PrepareJoin("c"), "c")
+    core = GroupCore("b", log.as_origin())
+    assert JoinLater(1) in pump(log, core, core.begin("", 0))
+    helped_in(log, "c", "a")
+    assert not read_on(log, core)
+    assert commands(core.join_again(0)) == [PrepareJoin("b")]
 
 
 def test_cores_that_begin_at_different_origins_have_the_same_chain() -> None:

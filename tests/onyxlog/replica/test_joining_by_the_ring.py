@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from onyxlog.replica.commands import AbortJoin, AcceptJoin, GroupLeave, JoinDirect, NotifyJoin, PrepareJoin
 from onyxlog.replica.effects import (
-    AppendLater,
     DetectFailure,
+    JoinLater,
     LeaveIfGone,
     RestartGroup,
     StopDetecting,
@@ -16,6 +16,7 @@ from onyxlog.replica.effects import (
 )
 from onyxlog.replica.kind import Viewer
 from onyxlog.replica.playing import effects, owed
+from onyxlog.replica.ring import ahead, has_turn
 from tests.onyxlog.replica.scripts import Log, ring, worker
 
 
@@ -73,7 +74,7 @@ def test_example_3_of_two_groups_that_join_a_ring_of_two_one_is_refused() -> Non
     log.write(AcceptJoin("c", "b", "a"), "c")
     assert dict(log.replica.pairs) == {"a": "b", "b": "c", "c": "a"}
     log.write(AbortJoin("d"), "d")
-    assert log.effects("d") == (AppendLater(PrepareJoin("d")),)
+    assert log.effects("d") == (JoinLater(0),)
     assert dict(log.replica.pairs) == {"a": "b", "b": "c", "c": "a"}
 
 
@@ -116,7 +117,7 @@ def test_example_6_a_join_whose_helper_dies_is_aborted_and_tried_again() -> None
     assert log.step.diff is None
     assert not log.reaction_of_all("abcd")
     log.write(AbortJoin("d"), "d")
-    assert log.effects("d") == (AppendLater(PrepareJoin("d")),)
+    assert log.effects("d") == (JoinLater(0),)
     log.write(PrepareJoin("d"), "d")
     assert list(log.replica.prepared.values()) == ["d"]
 
@@ -243,14 +244,14 @@ def test_a_helpers_abort_gives_up_the_attempt_that_is_under_way() -> None:
     helper = next(iter(log.replica.prepared))
     log.write(AbortJoin("c"), helper)
     assert not log.replica.prepared
-    assert log.effects("c") == (AppendLater(PrepareJoin("c")), StopDetecting())
+    assert log.effects("c") == (JoinLater(0), StopDetecting())
     assert log.effects(helper) == (UnwatchJoiner(),)
 
 
 def test_an_aborted_join_is_not_tried_again_by_who_joins_once() -> None:
     log = ring("ab")
     log.write(AbortJoin("c"), "c")
-    assert effects(log.step, Viewer("c")) == (AppendLater(PrepareJoin("c")),)
+    assert effects(log.step, Viewer("c")) == (JoinLater(0),)
     assert effects(log.step, Viewer("c", join_once=True)) == ()
     # nor if it learns of it by a jump over the entry
     assert owed(log.replica, Viewer("c")) == (PrepareJoin("c"),)
@@ -280,3 +281,41 @@ def test_an_entry_of_the_direct_join_does_nothing() -> None:
     log.write(JoinDirect("a"), "a")
     assert log.step.diff is None
     assert not log.replica.groups
+
+
+def test_as_many_that_wait_have_their_turn_as_certainly_find_a_helper() -> None:
+    """Each that asks takes a member and the one that watches it away from the others."""
+    for members, places in (("a", 1), ("ab", 1), ("abc", 2), ("abcd", 2), ("abcde", 3)):
+        log = ring(members)
+        for joiner in "vwxyz":
+            log.write(AbortJoin(joiner), joiner)
+        waiting = [joiner for joiner in "vwxyz" if has_turn(log.replica, joiner)]
+        assert waiting == list("vwxyz")[:places], members
+        for joiner in waiting:
+            log.write(PrepareJoin(joiner), joiner)
+            assert joiner in log.replica.prepared.values()
+
+
+def test_who_was_refused_first_has_its_turn_first_and_whoever_is_refused_again_goes_behind() -> None:
+    log = ring("a")
+    for joiner in "dcb":
+        log.write(AbortJoin(joiner), joiner)
+    assert [ahead(log.replica, joiner) for joiner in "dcb"] == [0, 1, 2]
+    log.write(AbortJoin("d"), "d")
+    assert [ahead(log.replica, joiner) for joiner in "dcb"] == [2, 0, 1]
+    assert [joiner for joiner in "dcb" if has_turn(log.replica, joiner)] == ["c"]
+
+
+def test_nobody_has_a_turn_while_all_members_help_and_one_has_when_no_member_is_left() -> None:
+    log = ring("a")
+    log.write(PrepareJoin("b"), "b")
+    log.write(AbortJoin("c"), "c")
+    assert not has_turn(log.replica, "c")
+    log.write(NotifyJoin("b", "a"), "a")
+    assert not has_turn(log.replica, "c")
+    log.write(AcceptJoin("b", "a", "a"), "b")
+    assert has_turn(log.replica, "c")
+    log.write(GroupLeave("b"), "a")
+    log.write(GroupLeave("a"), "a")
+    assert not log.replica.groups
+    assert has_turn(log.replica, "c")

@@ -233,7 +233,7 @@ class Fleet:
             return
         player.hear()
         if player.later and self.rng.random() < 0.5:
-            player.say(player.later.pop(0))
+            player.join_again()
         self._look(player)
 
     # the end
@@ -248,8 +248,8 @@ class Fleet:
             self.append_some()
             for player in self.living():
                 player.hear()
-                while player.later:
-                    player.say(player.later.pop(0))
+                if player.later:
+                    player.join_again()
                 self.begin_worker_again()
                 self._look(player)
             for one in self._playing():

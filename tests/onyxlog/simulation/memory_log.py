@@ -37,10 +37,12 @@ class MemoryLog:
     Args:
         copy: applied to every record that is appended: a codec's round trip, so that what cannot be encoded is noticed.
         batch: entries that a tail hands out at a time, at most.
+        delay_s: how long a request takes to the log.
     """
 
     copy: Callable[[Record], Record] | None = None
     batch: int = BATCH_ENTRIES_MAX
+    delay_s: float = 0.0
     newest_origin: Origin | None = None
     entries: list[Entry] = field(factory=list)
     """From the origin on."""
@@ -287,7 +289,7 @@ class MemoryPort:
 
     async def _asked(self) -> None:
         """A request travels: others may come first."""
-        await asyncio.sleep(0)
+        await asyncio.sleep(self.log.delay_s)
         await self._connected()
 
     async def _connected(self) -> None:

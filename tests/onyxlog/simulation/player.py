@@ -22,15 +22,15 @@ from tests.onyxlog.simulation.simulated_log import SimulatedLog, insist
 class Player:
     """`outbox`: to be appended, in order; `answers`: positions of what was, not heard of yet.
 
-    `later`: to be said after a back-off; `again`: virtual peers that begin again after one; `looks`: pulses to look at
-    once.
+    `later`: it tries to join again after a wait; `again`: virtual peers that begin again after one; `looks`: pulses to look
+    at once.
     """
 
     core: GroupCore
     log: SimulatedLog
     outbox: list[Append] = field(factory=list)
     answers: list[tuple[int, Position]] = field(factory=list)
-    later: list[Command] = field(factory=list)
+    later: bool = False
     again: list[PeerId] = field(factory=list)
     looks: list[GroupId] = field(factory=list)
     alive: bool = True
@@ -70,6 +70,10 @@ class Player:
     def say(self, command: Command) -> None:
         self.carry_out(self.core.say(command, 0))
 
+    def join_again(self) -> None:
+        self.later = False
+        self.carry_out(self.core.join_again(0))
+
     def carry_out(self, turn: Turn) -> None:
         for act in turn.acts:
             self._do(act)
@@ -90,7 +94,7 @@ class Player:
         """The pulse goes, and so does what was not appended."""
         self.session = False
         self.outbox.clear()
-        self.later.clear()
+        self.later = False
         self.again.clear()
 
     def play(self, entries: int) -> None:
@@ -145,9 +149,8 @@ class Player:
                 self.detecting = None
             case effects.LeaveIfGone(watched):
                 self.looks.append(watched)
-            case effects.AppendLater(command):
-                if self.session:
-                    self.later.append(command)
+            case effects.JoinLater():
+                self.later = self.session
             case effects.RestartGroup():
                 self.out = True
             case effects.RestartPeer(peer):
