@@ -67,6 +67,7 @@ def test_nothing_else_reaches_the_engine() -> None:
         ".venv",
         "zraft-data",
         "zraft/__pycache__/x.pyc",
+        "client/build/lib/zraft_core/layout.py",
         "cluster.key",
         "docs",
     ):
