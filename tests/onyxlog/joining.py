@@ -10,7 +10,8 @@ import asyncio
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 from unittest.mock import patch
@@ -178,15 +179,28 @@ def total(costs: Iterable[Cost]) -> Cost:
 @click.option(
     "--memory", is_flag=True, help="On a log in memory and a virtual clock: no message takes any time."
 )
-def main(sizes: str, joins: str, more: int, wave: int | None, servers: int, memory: bool) -> None:
+@click.option(
+    "--together",
+    is_flag=True,
+    help="Play each entry once for all groups, which their own machines would do at the same time.",
+)
+def main(
+    sizes: str, joins: str, more: int, wave: int | None, servers: int, memory: bool, together: bool
+) -> None:
     configure_logging(format="console", level="error")
     runs = [(int(size), JoinMode(join)) for size in sizes.split(",") for join in joins.split(",")]
-    if memory:
-        # Who asks what depends on no time here, so groups may also do together what each process does by itself.
-        with patch("onyxlog.peer.core.play", shared(play)):
+    with ExitStack() as stack:
+        if memory or together:
+            stack.enter_context(patch("onyxlog.peer.core.play", shared(play)))
+        if memory:
             for size, join in runs:
                 show(size, join, wave, *run_virtually(measure(MemoryLog().opened, join, size, more, wave)))
-        return
+        else:
+            measure_really(runs, more, wave, servers)
+
+
+def measure_really(runs: Sequence[tuple[int, JoinMode]], more: int, wave: int | None, servers: int) -> None:
+    """On real servers."""
     # a machine that is busy with hundreds of groups in one process may be silent for long
     env = {"ZRAFT_SESSION_TIMEOUT_MS_MAX": f"{1000 * SESSION_TIMEOUT_S}"}
     with (

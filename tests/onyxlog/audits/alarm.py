@@ -3,7 +3,8 @@
 Three journals grow by a digest of the state each half a second, as servers write them, and `onyxlog audit-follow` reads
 along. Now and then one of them has another digest: from that note, on the disk, to the line of the alarm is what is printed,
 with the processors that the audit uses meanwhile. With `--waiting` one of the servers is down: so many entries of the others
-wait for it from the start, and with each digest come 50 more.
+wait for it from the start, and with each digest come 50 more. `--idle` measures, before that, the processors that it uses
+while nothing is written.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ EVERY_S: Final = 0.5
 ENTRIES: Final = 50
 INDEXES: Final = 1_024
 PATIENT_S: Final = 600.0
+SETTLED_S: Final = 30.0
+"""After the start: what was there is judged, and the JVM has compiled what it will."""
 
 
 class Journals:
@@ -54,9 +57,19 @@ class Journals:
         return self._index
 
 
+TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+
+
 def cpu_seconds(pid: int) -> float:
     """Of a process and all below it, so far."""
-    return sum(one.cpu_ticks for one in tree(pid)) / os.sysconf("SC_CLK_TCK")
+    return sum(one.cpu_ticks for one in tree(pid)) / TICKS_PER_S
+
+
+def cores_used(pid: int, seconds: float) -> float:
+    """By a process and all below it, for so long. What ends meanwhile does not count, as nobody may have noted its time."""
+    before = {one.pid: one.cpu_ticks for one in tree(pid)}
+    time.sleep(seconds)
+    return sum(one.cpu_ticks - before.get(one.pid, 0) for one in tree(pid)) / TICKS_PER_S / seconds
 
 
 def read_lines(stream: IO[str], lines: queue.Queue[tuple[float, str]]) -> None:
@@ -69,7 +82,8 @@ def read_lines(stream: IO[str], lines: queue.Queue[tuple[float, str]]) -> None:
 @click.option("--interval", default=1.0, show_default=True, help="Of audit-follow.")
 @click.option("--master", default="local[2]", show_default=True)
 @click.option("--waiting", default=0, show_default=True, help="Entries that wait for a server that is down.")
-def main(plants: int, interval: float, master: str, waiting: int) -> None:
+@click.option("--idle", default=0.0, show_default=True, help="Seconds in which nothing is written, at first.")
+def main(plants: int, interval: float, master: str, waiting: int, idle: float) -> None:
     with tempfile.TemporaryDirectory(prefix="alarm-") as name:
         path = Path(name, "data")
         if waiting:
@@ -97,6 +111,10 @@ def main(plants: int, interval: float, master: str, waiting: int) -> None:
         try:
             while "following" not in (line := lines.get(timeout=PATIENT_S)[1]):
                 click.echo(line, nl=False, err=True)
+            shown: dict[str, object] = {}
+            if idle:
+                time.sleep(SETTLED_S)
+                shown["idle cores"] = round(cores_used(process.pid, idle), 3)
             took = []
             began, cpu_before = time.monotonic(), cpu_seconds(process.pid)
             for _ in range(plants):
@@ -120,11 +138,9 @@ def main(plants: int, interval: float, master: str, waiting: int) -> None:
             process.kill()
             process.wait()
             generator.close()
-    shown = {
-        "seconds": [round(one, 2) for one in took],
-        "median": statistics.median(took),
-        "cores": round(cores, 2),
-    }
+    if took:
+        shown |= {"seconds": [round(one, 2) for one in took], "median": statistics.median(took)}
+        shown["cores"] = round(cores, 2)
     json.dump(shown, sys.stdout)
     print()
 
