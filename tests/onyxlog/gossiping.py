@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from unittest.mock import patch
 
 import click
 from attrs import frozen
@@ -32,6 +33,7 @@ from onyxlog.peer.settings import GroupSettings
 from onyxlog.replica.commands import BackpressureOff, Entry
 from onyxlog.replica.playing import play
 from onyxlog.replica.replica import Replica
+from tests.onyxlog.joining import shared
 from tests.processes.cluster import Cluster
 from zraft.program.logs import configure_logging
 from zraft.transport.keys import ClusterKey
@@ -232,7 +234,12 @@ def _quantile(values: Sequence[float], share: float) -> float:
 @click.option("--interval-ms", default=20.0, show_default=True)
 @click.option("--losses", default="0,0.01", show_default=True)
 @click.option("--modes", default="pool,plumtree", show_default=True)
-def main(groups: int, entries: int, interval_ms: float, losses: str, modes: str) -> None:
+@click.option(
+    "--together",
+    is_flag=True,
+    help="Play each entry once for all groups, which their own machines would do at the same time.",
+)
+def main(groups: int, entries: int, interval_ms: float, losses: str, modes: str, together: bool) -> None:
     configure_logging(format="console", level="error")
     env = {"ZRAFT_SESSION_TIMEOUT_MS_MAX": "600000"}
     runs: list[tuple[str, MakeSource]] = [("tail", from_log)]
@@ -243,6 +250,7 @@ def main(groups: int, entries: int, interval_ms: float, losses: str, modes: str)
     with (
         tempfile.TemporaryDirectory(prefix="gossiping-") as directory,
         Cluster(Path(directory), servers=1, env=env) as cluster,
+        patch("onyxlog.peer.core.play", shared(play) if together else play),
     ):
         cluster.start_all()
         for tenancy, source in runs:
