@@ -11,7 +11,7 @@ import asyncio
 import random
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from unittest.mock import patch
 
@@ -21,6 +21,7 @@ from attrs import frozen
 from onyxlog.gossip.outputs import GossipCounters
 from onyxlog.gossip.settings import settings_for
 from onyxlog.gossip.spreading import Mode
+from onyxlog.gossip.streams import View, view_of
 from onyxlog.ids import GroupId, Position
 from onyxlog.peer.entry_source import EntrySource, MakeSource, from_log
 from onyxlog.peer.fleet import Fleet
@@ -32,6 +33,7 @@ from onyxlog.peer.log.port import LogPort, OpenPort
 from onyxlog.peer.settings import GroupSettings
 from onyxlog.replica.commands import BackpressureOff, Entry
 from onyxlog.replica.playing import play
+from onyxlog.replica.pool import GroupArc
 from onyxlog.replica.replica import Replica
 from tests.onyxlog.joining import shared
 from tests.processes.cluster import Cluster
@@ -39,7 +41,8 @@ from zraft.program.logs import configure_logging
 from zraft.transport.keys import ClusterKey
 from zraft_core.address import Address
 
-PATIENCE_S = 600.0
+PATIENCE_S = 1_200.0
+VIEWS_KEPT = 1_000
 KEY = ClusterKey(random.Random(1).randbytes(32))
 
 
@@ -130,6 +133,25 @@ class _Lossy:
 def gossiping(mode: Mode, loss: float, tenancy: str) -> MakeSource:
     link = _Lossy(open_udp(Address("127.0.0.1", 0)), loss)
     return gossip_sources(link.open, (KEY,), tenancy, settings_for(mode))
+
+
+def shared_views(
+    viewing: Callable[[int, Mapping[GroupId, GroupArc], View | None], View],
+) -> Callable[[int, Mapping[GroupId, GroupArc], View | None], View]:
+    """`view_of`, done once for all groups of the process that have played the same entry: their replicas are one."""
+    known: dict[tuple[int, int, int], tuple[object, object, View]] = {}
+
+    def view_once(streams: int, arcs: Mapping[GroupId, GroupArc], before: View | None) -> View:
+        key = (streams, id(arcs), id(before))
+        found = known.get(key)
+        if found is None:
+            # What the ids stand for stays, or they could come again for something else.
+            found = known[key] = arcs, before, viewing(streams, arcs, before)
+            if len(known) > VIEWS_KEPT:
+                del known[next(iter(known))]
+        return found[2]
+
+    return view_once
 
 
 async def measure(
@@ -237,7 +259,7 @@ def _quantile(values: Sequence[float], share: float) -> float:
 @click.option(
     "--together",
     is_flag=True,
-    help="Play each entry once for all groups, which their own machines would do at the same time.",
+    help="Play each entry and view its pool once for all groups, which their own machines would do at the same time.",
 )
 def main(groups: int, entries: int, interval_ms: float, losses: str, modes: str, together: bool) -> None:
     configure_logging(format="console", level="error")
@@ -251,6 +273,7 @@ def main(groups: int, entries: int, interval_ms: float, losses: str, modes: str,
         tempfile.TemporaryDirectory(prefix="gossiping-") as directory,
         Cluster(Path(directory), servers=1, env=env) as cluster,
         patch("onyxlog.peer.core.play", shared(play) if together else play),
+        patch("onyxlog.peer.gossip.source.view_of", shared_views(view_of) if together else view_of),
     ):
         cluster.start_all()
         for tenancy, source in runs:
