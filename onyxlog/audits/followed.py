@@ -19,7 +19,6 @@ from onyxlog.audits.rules.violation import Violation
 
 OPEN_ROWS_MAX: Final = 200_000
 """The number of rows of a table that stay open; beyond, keys that were told about longest ago are given up.
-An entry's row takes some 900 bytes.
 
 An entry's row takes some 900 bytes.
 """

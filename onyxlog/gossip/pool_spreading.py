@@ -22,8 +22,7 @@ STANDING_BY_MAX: Final = 4096
 """The number of events for which a group stands by at a time. Further events are left to repair."""
 
 TELLERS: Final = 2
-"""The number of groups that tell the standbys. If there were one and its datagram were lost, a whole stream
-would get the event twice.
+"""The number of groups that tell the standbys.
 
 If there were one and its datagram were lost, a whole stream would get the event twice.
 """

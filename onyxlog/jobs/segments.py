@@ -11,8 +11,7 @@ from zraft_core.messagepack import unpack
 
 Segment = Mapping[str, Any]
 """Unit that flows between tasks: a map of names to plain values. Nobody changes a segment; a function makes a
-new one. Plain are None, booleans, integers of 64 bits, floats, strings, bytes, and lists and maps of those:
-what MessagePack carries and JSON, apart from bytes, can write.
+new one.
 
 Plain are None, booleans, integers of 64 bits, floats, strings, bytes, and lists and maps of those: what
 MessagePack carries and JSON, apart from bytes, can write.

@@ -26,7 +26,7 @@ def candidates(replica: Replica) -> tuple[GroupId, ...]:
 
 
 def ahead(replica: Replica, group: GroupId) -> int:
-    """Return how many groups whose join was given up have waited for longer than this one, whose join was, too."""
+    """Return how many groups wait for another attempt to join, and have waited longer than this one, which waits, too."""
     since = replica.aborted[group]
     return sum(position < since for position in replica.aborted.values())
 

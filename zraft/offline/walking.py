@@ -41,8 +41,7 @@ NAMED_MAX: Final = 20
 _ZOOKEEPER: Final = "/zookeeper"
 _QUOTA: Final = "/zookeeper/quota"
 _MASKED: Final = ":x"
-"""The digest that a server shows in an ACL to a client that may not administer the znode. No digest is one
-letter long.
+"""The digest that a server shows in an ACL to a client that may not administer the znode.
 
 No digest is one letter long.
 """

@@ -25,8 +25,7 @@ from zraft.storage.filesystem import FileSystem
 from zraft.storage.records import RecordReader, is_entry
 
 Offsets = dict[str, dict[str, int]]
-"""Segment, offset and frame of the position behind what was read, by data directory. Plain values, as Spark
-stores them.
+"""Segment, offset and frame of the position behind what was read, by data directory.
 
 Plain values, as Spark stores them.
 """
