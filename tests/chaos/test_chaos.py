@@ -74,9 +74,9 @@ def test_replaced_disks_and_members_break_no_promise(tmp_path: Path, seed: int) 
 
 
 def test_servers_that_answer_sync_without_asking_the_leader_are_found_out(tmp_path: Path) -> None:
-    shown = chaos(tmp_path / "out", 21, "--minutes", "0.6", "--planted", "local_sync", code=1)
-    # Only the first violations are shown: on a slow machine all of them may be what sync promises, said by zxids.
-    assert "linearizable" in shown or "zxid order against real time" in shown
+    # For so long that on a slow machine, too, a register is written right before somebody else syncs and reads it.
+    shown = chaos(tmp_path / "out", 21, "--minutes", "1", "--planted", "local_sync", code=1)
+    assert "linearizable" in shown
     assert "again: " in shown
 
 

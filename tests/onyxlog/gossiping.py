@@ -12,6 +12,7 @@ import random
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from unittest.mock import patch
 
@@ -272,9 +273,11 @@ def main(groups: int, entries: int, interval_ms: float, losses: str, modes: str,
     with (
         tempfile.TemporaryDirectory(prefix="gossiping-") as directory,
         Cluster(Path(directory), servers=1, env=env) as cluster,
-        patch("onyxlog.peer.core.play", shared(play) if together else play),
-        patch("onyxlog.peer.gossip.source.view_of", shared_views(view_of) if together else view_of),
+        ExitStack() as stack,
     ):
+        if together:
+            stack.enter_context(patch("onyxlog.peer.core.play", shared(play)))
+            stack.enter_context(patch("onyxlog.peer.gossip.source.view_of", shared_views(view_of)))
         cluster.start_all()
         for tenancy, source in runs:
             opener = native_ports(cluster.hosts(), tenancy, session_timeout_s=600, timeout_s=PATIENCE_S)

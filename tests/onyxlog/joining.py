@@ -200,7 +200,7 @@ def main(
 
 
 def measure_really(runs: Sequence[tuple[int, JoinMode]], more: int, wave: int | None, servers: int) -> None:
-    """On real servers."""
+    """Measure all runs on real servers, one after the other."""
     # a machine that is busy with hundreds of groups in one process may be silent for long
     env = {"ZRAFT_SESSION_TIMEOUT_MS_MAX": f"{1000 * SESSION_TIMEOUT_S}"}
     with (

@@ -204,7 +204,7 @@ def test_offsets_of_a_round_follow_from_that_of_its_first_message() -> None:
 
 
 def test_a_round_does_not_answer_for_a_message_whose_only_partition_is_given_up() -> None:
-    """Who decided the round without that partition says "everywhere"."""
+    """A partition that decided the round without the lost one answers "everywhere"."""
     producer = ordered()
     first = producer.multicast([C], ordered=True)
     staged = [producer.multicast([to], ordered=True) for to in (A, B)]
