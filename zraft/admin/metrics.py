@@ -145,6 +145,10 @@ FURTHER: Final[tuple[Number[Monitored], ...]] = (
     monitored(
         "zraft_syncs_by_loop_total", "Frames of the log that the loop has synced itself, on a fast disk."
     ),
+    monitored(
+        "zraft_replay_seconds",
+        "Work that a restart would spend on the log after the newest snapshot of the coordination group.",
+    ),
     monitored("zraft_snapshots_taken_total", "Snapshots written."),
     monitored("zraft_snapshots_failed_total", "Snapshots given up; they are tried again."),
     monitored("zraft_snapshots_restored_total", "States taken over from a leader's snapshot."),

@@ -261,7 +261,7 @@ class SnapshotConfig:
         33_554_432,
         4_096,
         1_099_511_627_776,
-        "No snapshot is written before the log since the last one is this long, or `commands_min` is reached.",
+        "A snapshot waits until the log since the last one is this long, or `replay_ms` or `commands_min` is reached.",
     )
     log_ratio_percent: int = count(
         200,
@@ -269,11 +269,17 @@ class SnapshotConfig:
         10_000,
         "No snapshot is written before the log is this many percent of the state's size, or twice that on a busy server.",
     )
+    replay_ms: int = count(
+        3_000,
+        100,
+        86_400_000,
+        "A restart spends at most this long on the log, at the speed that this server measured; longer with many znodes.",
+    )
     commands_min: int = count(
-        250_000,
-        1,
+        0,
+        0,
         1_000_000_000,
-        "So many commands in the log count like `log_bytes_min`, because a restart replays them; at least half the znodes.",
+        "So many commands in the log count like `log_bytes_min`, at least half the znodes; 0: only their time counts.",
     )
     keep: int = count(
         3, 1, 1_000, "This many snapshots are kept; older ones are removed (autopurge.snapRetainCount)."

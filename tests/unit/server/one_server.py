@@ -112,7 +112,12 @@ class OneServer:
             touches=self.touches,
             clients=self.clients,
             on_answered=lambda arrived_ms, count: None,
+            on_applied=lambda *entry: self.applied.append(entry),
+            work_s=self._work,
         )
+        self.applied: list[tuple[int, int, int, float]] = []
+        """Index, bytes, commands and measured seconds of each entry."""
+        self._worked_s = 0.0
         self.clients.availability.serving = True
         self.now = self.clients.turn.now = 0
         self.log: list[bytes] = []
@@ -124,6 +129,11 @@ class OneServer:
     def advance(self, ms: int) -> None:
         self.now += ms
         self.clients.turn.now = self.now
+
+    def _work(self) -> float:
+        """Between two looks at the clock, a second of work is done."""
+        self._worked_s += 1
+        return self._worked_s
 
     def acknowledge_touches(self) -> None:
         """A leader takes every session's newest touch."""

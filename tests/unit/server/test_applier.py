@@ -20,6 +20,7 @@ from zraft.groups.identity import CopiedDirectoryError
 from zraft.server.clients import table as clients_module
 from zraft.server.clients.table import TOLD_PER_PART
 from zraft.server.coordination.expiry import SessionExpiry
+from zraft.server.engine.applier import MEASURED_BYTES
 from zraft.tree.node import Znode
 from zraft_core.errors import Code
 from zraft_core.wire.client_requests import AddWatch
@@ -54,6 +55,17 @@ class Pieces(OneServer):
         assert self.applier.halfway
         self.pieces += 1
         self.flush()
+
+
+def test_the_time_of_a_large_entry_is_measured_and_that_of_a_small_one_is_not() -> None:
+    server = OneServer()
+    client = server.attached()
+    server.applied.clear()
+    client.send(client.codec.write(create("/small", b"x")))
+    server.run()
+    client.send(client.codec.write(create("/large", bytes(MEASURED_BYTES))))
+    server.run()
+    assert [(commands, took_s) for _, _, commands, took_s in server.applied] == [(1, 0), (1, 1)]
 
 
 def _watching(server: OneServer, path: str, count: int) -> list[Client]:

@@ -119,6 +119,59 @@ def test_commands_to_replay_count_as_well_as_bytes() -> None:
     assert isinstance(place.step()[0], Begin)
 
 
+TIMED = SnapshotConfig(replay_ms=3_000)
+"""At most 3 s of replay, so that an idle server writes after a second of it, and a busy one after two."""
+
+
+def test_a_snapshot_is_due_after_the_third_part_of_the_time_that_a_restart_may_take() -> None:
+    place = Place(settings=TIMED)
+    for index in range(5, 12):
+        place.keeper.applied(index, 10_000, 100, 0.125)
+    assert place.keeper.replay_s == 0.875
+    assert place.step() == []
+    place.keeper.applied(12, 10_000, 100, 0.125)
+    assert place.step(idle=False) == []
+    assert isinstance(place.step()[0], Begin)
+    assert place.keeper.replay_s == 0
+
+
+def test_before_anything_is_measured_commands_count_as_much_as_on_a_slow_machine() -> None:
+    place = Place(settings=TIMED)
+    place.keeper.applied(5, 10, 99_999)
+    assert place.step() == []
+    place.keeper.applied(6, 10, 1)
+    assert isinstance(place.step()[0], Begin)
+
+
+def test_small_entries_count_by_what_a_command_of_large_ones_took() -> None:
+    place = Place(settings=TIMED)
+    for index in range(5, 105):
+        place.keeper.applied(index, 10_000, 1_000, 0.002)
+    measured_s = place.keeper.replay_s
+    place.keeper.applied(105, 100, 1)
+    assert place.keeper.replay_s - measured_s == pytest.approx(2e-6)
+
+
+def test_a_large_transaction_counts_itself_and_says_nothing_about_other_commands() -> None:
+    place = Place(settings=TIMED)
+    for index in range(5, 105):
+        place.keeper.applied(index, 60_000, 1_000, 0.002)
+    place.keeper.applied(105, 60_000, 1, 0.5)
+    measured_s = place.keeper.replay_s
+    for index in range(106, 206):
+        place.keeper.applied(index, 100, 1)
+    assert place.keeper.replay_s - measured_s == pytest.approx(100 * 2e-6)
+
+
+def test_a_state_of_many_znodes_is_not_written_before_half_as_many_commands_in_whatever_time() -> None:
+    place = Place(settings=TIMED)
+    place.keeper.restored(info(5, items=1_000_000))
+    place.keeper.applied(6, 10, 499_999)
+    assert place.step() == []
+    place.keeper.applied(7, 10, 1)
+    assert place.step()
+
+
 def test_a_busy_server_waits_for_twice_as_much_but_not_for_ever() -> None:
     place = Place()
     place.keeper.applied(5, 19_999, 0)

@@ -1,9 +1,9 @@
 """Snapshots of the coordination group: when this server writes one, and how much of that group's log it keeps.
 
-A snapshot is due when the group's own entries since the last one have grown too many (in bytes or in commands
-to replay). A busy server waits for a quieter moment, but not for ever, and writes slowly, so that the image is done
-when half of the log has gathered after which it writes the next one. A snapshot is also due when the group
-holds back too much of the log of all groups, as `zraft.groups.retention` says. `writing` says how it gets to
+A snapshot is due when the group's own entries since the last one have grown too many (in bytes, or in the time that
+a restart would need to apply them). A busy server waits for a quieter moment, but not for ever, and writes slowly, so
+that the image is done when half of the log has gathered after which it writes the next one. A snapshot is also due when
+the group holds back too much of the log of all groups, as `zraft.groups.retention` says. `writing` says how it gets to
 the disk. Afterwards the log is kept back to the slowest follower that is being heard, within a bound, so that
 an ordinary restart or delay needs no snapshot (D-4). That bound counts what all groups wrote.
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
+from math import inf
 from operator import itemgetter
 from typing import Final
 
@@ -27,6 +28,18 @@ from zraft_core.ids import COORDINATION_GROUP, ServerId
 
 MARK_BYTES: Final = 256 * 1024
 """How precisely it is known where in the log of all groups this group's entries stand, in bytes."""
+
+COMMAND_S_ASSUMED: Final = 10e-6
+"""Seconds that applying a command takes, before any was measured."""
+
+MEASURED_COMMAND_S_MAX: Final = 100e-6
+"""A command that takes longer is a transaction of many, and says nothing about others."""
+
+MEASURED_OVER: Final = 50_000
+"""How many commands the measured time of one is a mean of, at least; older ones count for less and less."""
+
+REPLAY_PARTS: Final = 3
+"""A busy server waits for twice as much log, and servers for up to half as much more than each other."""
 
 COMPRESSION_ASSUMED: Final = 3
 """How many times larger an image is assumed to be than the file that another run wrote of it."""
@@ -49,6 +62,8 @@ class SnapshotKeeper:
         taken_total, failed_total: how many were written, and could not be written.
         log_bytes, commands: bytes and commands of the entries applied since the newest snapshot, or since the
             one that is being written was begun.
+        replay_s: seconds of work that a restart would need to apply them again. Large entries were measured when
+            they were applied here; a command of a small one counts as much as one of a large one took.
     """
 
     def __init__(
@@ -71,6 +86,10 @@ class SnapshotKeeper:
         self.failed_total = 0
         self.log_bytes = 0
         self.commands = 0
+        self.replay_s = 0.0
+        self._command_s = COMMAND_S_ASSUMED
+        self._measured_commands = 0
+        self._measured_s = 0.0
         # (position, index): when all groups together had written so much, this one was applied up to there.
         self._marks: list[tuple[int, int]] = []
         self._begun_at = self._begun_others = 0
@@ -92,12 +111,20 @@ class SnapshotKeeper:
 
     # -- what is applied
 
-    def applied(self, index: int, size: int, commands: int) -> None:
-        """Take note that entry `index`, of `size` bytes and so many commands, was applied."""
+    def applied(self, index: int, size: int, commands: int, took_s: float = 0.0) -> None:
+        """Take note that entry `index`, of `size` bytes and so many commands, was applied.
+
+        Args:
+            took_s: seconds of work that it took, 0 if it was not measured.
+        """
         self.log_bytes += size
         self.commands += commands
+        if took_s:
+            self._measured(commands, took_s)
+        self.replay_s += took_s or commands * self._command_s
         if (
             self.log_bytes * 100 >= self._bytes_due_percent
+            or self.replay_s * 100 >= self._replay_due_percent
             or self.commands * 100 >= self._commands_due_percent
         ):
             self.may_be_due = True
@@ -110,6 +137,17 @@ class SnapshotKeeper:
             marks.append((before, index - 1))
             marks.append((retention.written, index))
 
+    def _measured(self, commands: int, took_s: float) -> None:
+        """Learn from a large entry how long a command takes. A few large transactions are not like the small entries."""
+        if took_s > MEASURED_COMMAND_S_MAX * commands:
+            return
+        self._measured_commands += commands
+        self._measured_s += took_s
+        if self._measured_commands >= MEASURED_OVER:
+            self._command_s = self._measured_s / self._measured_commands
+            self._measured_commands //= 2
+            self._measured_s /= 2
+
     def restored(self, info: SnapshotInfo) -> None:
         """Take note that a snapshot from elsewhere has replaced the state."""
         self._end()
@@ -117,7 +155,7 @@ class SnapshotKeeper:
         # The log begins after the snapshot that arrived, so no older one could be continued with it.
         self._fallback_index = info.meta.index
         self._size_up(COMPRESSION_ASSUMED * info.size, info.items)
-        self.log_bytes = self.commands = 0
+        self._count_anew()
         self._newest_at = self._retention.written
         self._retention.covered(self._retention.others)
         self._marks = [(self._newest_at, info.meta.index)]
@@ -140,29 +178,35 @@ class SnapshotKeeper:
         self._wanted = self._hurried = self.may_be_due = True
 
     def _size_up(self, image_bytes: int, items: int) -> None:
-        """Compute from the state's size how much log may gather beside it, in hundredths of bytes and of commands."""
+        """Compute from the state's size how much log may gather beside it, in hundredths of bytes, seconds and commands."""
         settings = self._settings
         bytes_due = max(settings.log_bytes_min, image_bytes * settings.log_ratio_percent // 100)
         self._bytes_due_percent = bytes_due * self._stagger_percent
         self._retention.allow(image_bytes * self._stagger_percent // 100)
-        self._commands_due_percent = max(settings.commands_min, items // 2) * self._stagger_percent
+        # An image of many items costs more than it saves, if it is written sooner than after half as many commands.
+        replay_due_s = max(settings.replay_ms / 1000 / REPLAY_PARTS, items // 2 * self._command_s)
+        self._replay_due_percent = replay_due_s * self._stagger_percent
+        commands_due = max(settings.commands_min, items // 2) if settings.commands_min else inf
+        self._commands_due_percent = commands_due * self._stagger_percent
         self.may_be_due = True
+
+    def _count_anew(self) -> None:
+        self.log_bytes = self.commands = 0
+        self.replay_s = 0.0
 
     def is_due(self, *, idle: bool) -> bool:
         """Return whether the log since the last snapshot is long enough; a busy server waits for twice as much."""
-        bytes_percent, commands_percent = self.log_bytes * 100, self.commands * 100
-        self.may_be_due = (
-            self._wanted
-            or bytes_percent >= self._bytes_due_percent
-            or commands_percent >= self._commands_due_percent
-        )
-        long_enough = self.may_be_due and (
-            idle
-            or self._wanted
-            or bytes_percent >= 2 * self._bytes_due_percent
-            or commands_percent >= 2 * self._commands_due_percent
-        )
+        self.may_be_due = self._wanted or self._is_long(1)
+        long_enough = self.may_be_due and (idle or self._wanted or self._is_long(2))
         return long_enough and not self.writing and self._machine.index != 0
+
+    def _is_long(self, times: float) -> bool:
+        """Return whether the log since the last snapshot is so many times as long as it may become beside an idle server."""
+        return (
+            self.log_bytes * 100 >= times * self._bytes_due_percent
+            or self.replay_s * 100 >= times * self._replay_due_percent
+            or self.commands * 100 >= times * self._commands_due_percent
+        )
 
     def next_slice_hurries(self, written: float) -> bool:
         """Return whether the image's next slice is to come soon, of which this part is written, from 0 to 1.
@@ -172,17 +216,12 @@ class SnapshotKeeper:
         """
         quiet = self.log_bytes == self._bytes_at_slice
         self._bytes_at_slice = self.log_bytes
-        return (
-            quiet
-            or self._hurried
-            or self.log_bytes * 100 >= written * self._bytes_due_percent
-            or self.commands * 100 >= written * self._commands_due_percent
-        )
+        return quiet or self._hurried or self._is_long(written)
 
     def begun(self, meta: SnapshotMeta) -> None:
         """Take note that an image of the present state is being written, which covers what `meta` says."""
         self.writing, self._hurried, self._wanted = True, self._wanted, False
-        self.log_bytes = self.commands = 0
+        self._count_anew()
         self._begun_at, self._begun_others = self._retention.written, self._retention.others
         self._marks.append((self._begun_at, meta.index))
         self._retention.begun(COORDINATION_GROUP)

@@ -37,6 +37,9 @@ from zraft_core.znodes.txn import (
 SESSION_COMMANDS: Final = frozenset({ATTACH, CREATE_SESSION, CLOSE_SESSION, EXPIRE, REGISTER})
 """The commands after which something beside the tree has changed."""
 
+MEASURED_BYTES: Final = 8_192
+"""The work for entries of at least this size is measured: reading the clock is a hundredth of it."""
+
 BATCH_HEAD_BYTES: Final = 40
 """How many bytes of a packed batch hold its server, instance, boot and number; searching for all of it would cost more."""
 
@@ -59,8 +62,10 @@ class Applier:
     Args:
         on_answered: gets (arrival in ms, number of commands) of commands of this server's clients that were
             applied.
-        on_applied: gets (index, bytes, commands) of each entry that is carried out.
+        on_applied: gets (index, bytes, commands, seconds) of each entry that is carried out; the seconds of work
+            that it took are 0 if it was not measured, as small ones are not.
         on_members: gets the membership and index of each MEMBERSHIP entry.
+        work_s: returns the seconds that this thread has worked so far.
 
     Attributes:
         expiry: the leader's table of touches while this server leads; every applied run of a session is a
@@ -81,8 +86,9 @@ class Applier:
         touches: TouchReporter,
         clients: Clients,
         on_answered: Callable[[float, int], None],
-        on_applied: Callable[[int, int, int], None] = lambda _index, _size, _commands: None,
+        on_applied: Callable[[int, int, int, float], None] = lambda _index, _size, _commands, _took_s: None,
         on_members: Callable[[Membership, int], None] = lambda _membership, _index: None,
+        work_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._identity = identity
         self._me = (identity.server, identity.instance)
@@ -95,6 +101,7 @@ class Applier:
         self._on_answered = on_answered
         self._on_applied = on_applied
         self._on_members = on_members
+        self._work_s = work_s
         self.expiry: SessionExpiry | None = None
         self._rest: Iterator[None] | None = None
         """The rest of an entry that is applied in part; see `halfway`."""
@@ -125,12 +132,16 @@ class Applier:
                 (D-1).
             ProtocolError: the entry cannot be read.
         """
+        size, took_s = len(entry.payload), 0.0
         if entry.kind is EntryKind.COMMANDS:
+            began = self._work_s() if size >= MEASURED_BYTES and self._rest is None else 0.0
             if self._rest is None:
                 self._rest = self._steps(entry)
             for _ in self._rest:
                 return False
             self._rest = None
+            if began:
+                took_s = self._work_s() - began
         else:
             if entry.kind is EntryKind.MEMBERSHIP:
                 membership = Membership.decode(entry.payload)
@@ -139,7 +150,7 @@ class Applier:
                 )
                 self._on_members(membership, entry.index)
             self._machine.pass_entry(entry.index, entry.term)
-        self._on_applied(entry.index, len(entry.payload) + 1, entry.count)
+        self._on_applied(entry.index, size + 1, entry.count, took_s)
         return True
 
     def _steps(self, entry: Entry) -> Iterator[None]:

@@ -123,11 +123,13 @@ class Driver:
         now_ms: int,
         addresses: Mapping[ServerId, str] | None = None,
         hosting: Hosting | None = None,
+        work_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """Make a server from what its disk holds.
 
         Args:
             hosting: what this server needs to host groups of topics; None if it hosts none.
+            work_s: returns the seconds that the thread has worked so far; by default nothing takes any time.
 
         Raises:
             StorageError: what the disk holds of the coordination group contradicts itself.
@@ -212,6 +214,7 @@ class Driver:
             on_answered=self._on_answered,
             on_applied=self.snapshots.keeper.applied,
             on_members=self.coordination.on_members,
+            work_s=work_s,
         )
         # The first batch of a boot registers it (D-1); the window keeps everything else behind it in order.
         self.origin.add(None, 0, (), [(REGISTER, identity.boot_id)], len(identity.boot_id))

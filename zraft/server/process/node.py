@@ -209,6 +209,7 @@ class Node:
             now_ms=self._started,
             addresses={server: str(address) for server, address in config.cluster.items()},
             hosting=Hosting(partitions, recovery.groups, mark_of_image, partitions.topics),
+            work_s=time.thread_time,
         )
 
         def partitions_report() -> PartitionsReport:
@@ -958,6 +959,7 @@ class Node:
         metrics["disk_full"] = int(self._process.disk_full)
         metrics["syncs_by_loop_total"] = self._wal_writer.by_loop_total
         metrics["leaderships_handed_on_total"] = driver.pace.handovers_total
+        metrics["replay_seconds"] = round(driver.snapshots.keeper.replay_s, 3)
         metrics["snapshots_taken_total"] = driver.snapshots.keeper.taken_total
         metrics["snapshots_failed_total"] = driver.snapshots.keeper.failed_total
         metrics["snapshots_restored_total"] = driver.snapshots.restored_total
