@@ -7,9 +7,11 @@ import pytest
 from tests.simulation.broken import BrokenPromiseError
 from tests.simulation.configurations import Configuration
 from tests.simulation.raft_checks import RaftChecks
-from tests.unit.raft.network import GROUP, entries_of, instance_of
+from tests.unit.raft.network import GROUP, entries_of, instance_of, make_raft
 from zraft.raft.log import Log
-from zraft.raft.messages import HardState, RequestVoteReply
+from zraft.raft.membership.value import Membership
+from zraft.raft.messages import AppendEntries, Entry, EntryKind, HardState, Member, RequestVoteReply
+from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.records import EntryRecord, HardStateRecord, Record, RosterRecord
 from zraft.transport.messages import Sender
 from zraft_core.ids import ServerId
@@ -53,3 +55,18 @@ def test_a_leader_has_what_was_committed_in_an_earlier_term(checks: RaftChecks) 
     checks.commits(S3, [OLD], 1, 1, lambda _: [FOUNDERS])
     with pytest.raises(BrokenPromiseError, match="without committed entry 1 of term 1"):
         checks.leads(DISKS[0], 2, Log(), FOUNDERS)
+
+
+def test_a_configuration_that_a_snapshot_puts_at_the_same_index_is_not_taken_for_the_one_before_it() -> None:
+    """Seed 3911058393: a server held an entry that nobody had committed, and took a snapshot of that very index over."""
+    of_three = Membership({server: Member(instance) for server, instance in DISKS})
+    of_two = Membership({server: Member(instance) for server, instance in DISKS[:2]})
+    raft = make_raft(2, membership=of_three)
+    checks = RaftChecks()
+    checks.formatted(S2, instance_of(S2))
+    checks.begins(S2, raft.log)
+    uncommitted = Entry(2, 1, EntryKind.MEMBERSHIP, 2, 0, of_two.encode())
+    raft.step(S1, instance_of(S1), AppendEntries(GROUP, 1, 0, 0, 0, (OLD, uncommitted)))
+    assert checks.turned(DISKS[1], raft) == (2, Configuration.read(of_two.encode()))
+    assert raft.restore(SnapshotMeta(2, 2, 3, of_three.encode()))
+    assert checks.turned(DISKS[1], raft) == (2, Configuration.read(of_three.encode()))

@@ -19,6 +19,7 @@ from tests.simulation.broken import BrokenPromiseError
 from tests.simulation.configurations import Configuration, Disk
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import (
     AppendEntries,
     AppendEntriesReply,
@@ -118,6 +119,8 @@ class Core:
     committed: int
     configuration: tuple[int, Configuration] | None = None
     """The newest of its log as of the last turn, with the index of its entry."""
+    membership: Membership | None = None
+    """What the core had for `configuration`. The index alone does not tell, as another may take its place in the log."""
     led: int = 0
 
 
@@ -433,9 +436,15 @@ class RaftChecks:
         return newest
 
     def _configuration_of(self, server: ServerId, raft: Raft) -> tuple[int, Configuration]:
-        known, changed_at = self._cores[server].configuration, raft.members_changed_index
-        if known is not None and known[0] == changed_at <= raft.commit_index:
+        core, changed_at = self._cores[server], raft.members_changed_index
+        known = core.configuration
+        if (
+            known is not None
+            and known[0] == changed_at <= raft.commit_index
+            and core.membership is raft.membership
+        ):
             return known
+        core.membership = raft.membership
         memberships = raft.log.memberships
         in_force = Configuration.read(raft.membership.encode())
         if memberships and Configuration.read(memberships[-1][1]) != in_force:

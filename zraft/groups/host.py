@@ -408,7 +408,7 @@ class GroupHost:
         if replica.reads:
             state.effects.reads += [(group, context) for context in replica.take_reads()]
         leads = raft.role is Role.LEADER
-        seen = (raft.term, raft.role, raft.leader, raft.members_changed_index)
+        seen = (raft.term, raft.role, raft.leader, raft.membership)
         if replica.reconsider or seen != replica.seen or (leads and replica.asleep):
             replica.reconsider, replica.seen = False, seen
             self._reconsider(replica)

@@ -30,6 +30,7 @@ from zraft.groups.snapshots.receiving import ReceivedSnapshot
 from zraft.groups.snapshots.snapshots import ABOUT_SNAPSHOTS, FETCHES, Snapshots
 from zraft.groups.snapshots.tasks import RemoveSnapshots, Result, Task
 from zraft.raft.core import Raft
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import Message as RaftMessage
 from zraft.raft.role import Role
 from zraft.storage.delivery.values import Mark
@@ -166,7 +167,8 @@ class HostedGroups:
         self._log_end: int | None = log_end
         self._revision: int | None = None
         self._seen: dict[GroupId, GroupRecord] = {}
-        self._members_changed_index = -1
+        self._members: Membership | None = None
+        """The configuration of the coordination group that counts here; another may stand at the same index of its log."""
         self._round = 0
         """The coordination group's newest round of heartbeats, if this server leads it."""
         self._placed: dict[GroupId, int] = {}
@@ -361,7 +363,7 @@ class HostedGroups:
         if (
             self._log_end is not None
             or self._revision != self._machine.registry.revision
-            or self._members_changed_index != coordination.members_changed_index
+            or self._members is not coordination.membership
         ):
             self._follow_table(coordination, applied)
         if not (self.stirred or self.host.groups or self.partitions.wants_turn):
@@ -433,9 +435,9 @@ class HostedGroups:
             if applied < self._log_end:
                 return
             self._log_end = None
-        if coordination.members_changed_index != self._members_changed_index:
-            self._members_changed_index = coordination.members_changed_index
-            for server, member in coordination.membership.members.items():
+        if coordination.membership is not self._members:
+            self._members = coordination.membership
+            for server, member in self._members.members.items():
                 if server != self._identity.server:
                     self.host.vouch(server, member.instance)
         registry = self._machine.registry

@@ -15,6 +15,7 @@ from attrs import frozen
 from zraft.groups.machine import EntryTaker, StateMachine
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import HardState
 from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
@@ -162,7 +163,7 @@ class HostedReplica(Replica):
         placed: while leading, whether its owner was told that the members are as wanted.
         retired: whether the group has left this server. The replica then answers requests, and does nothing
             by itself.
-        seen: term, role, leader and index of the newest members of the core when a turn looked at it last.
+        seen: term, role, leader and newest members of the core when a turn looked at it last.
         reconsider: whether the next turn looks at who leads it, whether it may sleep, and who should belong
             to it, even if the core is as it was `seen`.
         heard_at: tick of the host at which the newest shared heartbeat came of which the core was told.
@@ -205,7 +206,7 @@ class HostedReplica(Replica):
         self.asleep = False
         self.placed = False
         self.retired = False
-        self.seen: tuple[int, Role, ServerId | None, int] = (0, Role.FOLLOWER, None, 0)
+        self.seen: tuple[int, Role, ServerId | None, Membership | None] = (0, Role.FOLLOWER, None, None)
         self.reconsider = True
         self.heard_at = -1
         self.shown: tuple[int, int, int] = (0, 0, 0)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from tests.simulation.groups.counter import AppendCounter
 from tests.so_far import so_far
@@ -32,7 +34,8 @@ from zraft.groups.snapshots.tasks import (
     WriteBlock,
 )
 from zraft.groups.snapshots.writing import RETRY_MS
-from zraft.raft.messages import Entry, EntryKind
+from zraft.raft.membership.value import Membership
+from zraft.raft.messages import AppendEntries, Entry, EntryKind
 from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.delivery.manifest import Manifest, encode_manifest
@@ -41,7 +44,7 @@ from zraft.storage.errors import DiskFullError
 from zraft.storage.records import ForgetRecord, RestoreRecord
 from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
 from zraft.transport.messages import DeliveryList, Edge, Sender, SnapshotOffer, SnapshotRequest
-from zraft_core.ids import COORDINATION_GROUP, GroupId, Instance
+from zraft_core.ids import COORDINATION_GROUP, GroupId, Instance, ServerId
 from zraft_core.topics.codec import encode_registry
 from zraft_core.topics.registry_commands import Placed
 from zraft_core.znodes.txn import FEATURE, TOPICS, Command
@@ -54,6 +57,36 @@ def _founded(groups: int, settings: GroupSettings | None = None) -> World:
     world.add_groups(groups)
     world.run(1_500)
     return world
+
+
+def test_a_disk_of_the_members_that_took_the_place_of_others_in_the_log_is_vouched_for() -> None:
+    """The index of an entry does not say which configuration it is: the next leader may put another one there."""
+    world = _founded(1)
+    follower = next(server for server in world.servers.values() if server.driver.role is not Role.LEADER)
+    raft = follower.driver.raft
+    assert raft is not None
+    world.down = set(DISKS) - {follower.sender.server}
+    (other, another) = sorted(world.down)
+    index, term, position = raft.log.last_index, raft.log.last_term, raft.log.next_position
+
+    def follow(leader: ServerId, leads_in: int, replaced: Mapping[ServerId, Instance]) -> None:
+        """Receive, and do not know to be committed, that these servers have other disks from entry `index + 1` on."""
+        members = {
+            server: evolve(member, instance=replaced.get(server, member.instance))
+            for server, member in committed.members.items()
+        }
+        entry = Entry(index + 1, leads_in, EntryKind.MEMBERSHIP, position, 0, Membership(members).encode())
+        append = AppendEntries(COORDINATION_GROUP, leads_in, index, term, 0, (entry,))
+        follower.driver.receive(Sender(leader, DISKS[leader], 1), [append])
+        world.step()
+        assert raft.members_changed_index == index + 1
+
+    committed = raft.membership
+    first, second = Instance(b"first" + bytes(11)), Instance(b"second" + bytes(10))
+    follow(other, raft.term + 1, {another: first})
+    assert follower.host.groups[GroupId(1)].raft.knows(another, first)
+    follow(another, raft.term + 1, {other: second})
+    assert follower.host.groups[GroupId(1)].raft.knows(other, second)
 
 
 def test_groups_of_the_table_are_led_where_they_should_be_and_apply_alike_everywhere() -> None:
