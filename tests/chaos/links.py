@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
@@ -21,12 +21,17 @@ class Links:
     proxy: FaultProxy
 
 
-async def open_links(servers: int, rng: random.Random) -> Links:
-    """For servers 1 to n. Raises OSError if a port was taken meanwhile."""
+def ports_of(servers: int) -> int:
+    """How many ports the links of so many servers need."""
+    return servers * servers
+
+
+async def open_links(servers: int, rng: random.Random, ports: Sequence[int] = ()) -> Links:
+    """For servers 1 to n, on these ports or on free ones. Raises OSError if a port was taken meanwhile."""
     numbers = range(1, servers + 1)
     pairs = [(a, b) for a in numbers for b in numbers if a != b]
     # Not from the seed: two runs of one seed must not meet on one port.
-    ports = free_ports(len(numbers) + len(pairs), random.Random())
+    ports = ports or free_ports(ports_of(servers), random.Random())
     addresses = {n: Address(HOST, port) for n, port in zip(numbers, ports, strict=False)}
     proxy = FaultProxy({n: (HOST, a.port) for n, a in addresses.items()}, rng)
     await proxy.open(dict(zip(pairs, ports[len(numbers) :], strict=True)))

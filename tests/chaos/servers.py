@@ -153,7 +153,8 @@ class Servers:
         """`peers`: by server, where it is told that each of the others lives. `planted`: a bug that all have."""
         self.directory = directory
         self.key = directory / "cluster.key"
-        create_key_file(self.key)
+        if not self.key.exists():
+            create_key_file(self.key)
         self._peers = peers
         self._settings = {**SETTINGS, **settings}
         self._program = ("zraft",) if planted is None else ("tests.chaos.planted_server", planted)

@@ -256,13 +256,17 @@ def pieces(python: str, seed: int, out: Path) -> tuple[Piece, ...]:
         ),
         Piece(
             "everything",
-            "Topics, claims, peers and clients under faults, then an audit of all they left.",
+            "Topics, claims, peers and clients under faults, then an audit of all they left; a soak in two pieces.",
             (
                 (
                     *(python, "-m", "tests.onyxlog.audits.everything", "--minutes", "1"),
                     *("--seed", str(seed), "--out", str(out / "everything.out")),
                 ),
+                (
+                    *(python, "-m", "tests.soak", "--pieces", "2", "--piece-minutes", "0.5"),
+                    *("--seed", str(seed), "--out", str(out / "everything.out/soak")),
+                ),
             ),
-            8 * MINUTE,
+            15 * MINUTE,
         ),
     )

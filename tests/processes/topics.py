@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +17,7 @@ from tests.processes.cluster import ROOT, wait_until
 from tests.processes.reachable import Reachable
 from tests.topic_chaos.journal import Key, Outcome, Sent, key_of, read_journal
 from tests.topic_chaos.oracles import Judged, Place, Read, Reading, judge
-from zraft_client import Client, ClientError
+from zraft_client import Client, ClientError, NodeExistsError
 from zraft_client.calls import Request
 from zraft_client.topics import Metadata, Topics, requests
 from zraft_client.topics.records import records_of
@@ -139,11 +140,14 @@ class Producers:
 # -- what there is
 
 
-async def created(cluster: Reachable, topics: Mapping[str, int]) -> Metadata:
-    """Create topics of so many partitions; where they are."""
+async def created(
+    cluster: Reachable, topics: Mapping[str, int], retention_bytes: int | None = None
+) -> Metadata:
+    """Create topics of so many partitions, unless they exist; where they are."""
     async with Client(cluster.hosts(), timeout_s=PATIENT_S) as client, Topics(client) as found:
         for name, partitions in topics.items():
-            await found.create(name, partitions)
+            with suppress(NodeExistsError):
+                await found.create(name, partitions, retention_bytes=retention_bytes)
         return await found.metadata()
 
 

@@ -20,12 +20,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 import click
+from attrs import field, frozen
 
 from onyxlog.api import Client as OnyxClient
 from onyxlog.api import connect
@@ -38,6 +39,7 @@ from tests.chaos.schedule import FaultKind, parse_faults
 from tests.chaos.schedule import plan as plan_faults
 from tests.chaos.workloads import (
     FIRST,
+    ROOTS,
     SET_UP,
     TIMEOUTS_MS,
     CounterWorker,
@@ -60,15 +62,15 @@ from tests.onyxlog.audits.everything_plan import (
     mode_of,
     plan,
 )
-from tests.onyxlog.audits.struck import StruckServers, opened
+from tests.onyxlog.audits.struck import SETTINGS, StruckServers, opened
 from tests.onyxlog.peer.jobs import a_job
 from tests.onyxlog.peer_processes import Processes
 from tests.processes.cluster import ROOT, wait_until
 from tests.processes.test_topic_claims import TOPIC, Crowd, bounds, processed
-from tests.processes.topics import Producers, created, groups_of, settled_readings
+from tests.processes.topics import Producers, created, groups_of, pending, settled_readings
 from zraft.checkers.history import Outcome, encode, heading
 from zraft.transport.keys import create_key_file
-from zraft_client import ClientError
+from zraft_client import Client, ClientError, NoNodeError
 
 PARTITIONS: Final = 4
 OTHER: Final = "audit"
@@ -93,18 +95,41 @@ NOT_OF_DIRECTORIES: Final = frozenset({"S22"})
 """About results of benchmarks."""
 
 
-class Histories:
-    """Clients that record, in this process."""
+@frozen(kw_only=True)
+class Stage:
+    """What a run happens on. Several runs can follow each other on one.
 
-    def __init__(self, cluster: StruckServers, directory: Path, seed: int) -> None:
+    Attributes:
+        data: a directory of the servers' data, which may be there already.
+        servers: how many there are.
+        ports: all that they and the links between them need; free ones if it is empty.
+        settings: of servers.
+        retention_bytes: of each partition; None keeps everything.
+        first: what numbers of clients, producers, peers and jobs begin with, so that no two runs share one.
+    """
+
+    data: Path
+    servers: int = SERVERS
+    ports: Sequence[int] = ()
+    settings: Mapping[str, object] = field(factory=lambda: SETTINGS)
+    retention_bytes: int | None = None
+    first: int = 0
+
+
+class Histories:
+    """Clients that record, in this process. Their numbers begin with `first`."""
+
+    def __init__(self, cluster: StruckServers, directory: Path, seed: int, first: int) -> None:
         self._cluster = cluster
         self._directory = directory
         self._seed = seed
+        self._first = first
         self._files: list[TextIO] = []
         self._workers: list[Worker] = []
         self._tasks: list[asyncio.Task[None]] = []
 
-    def _client(self, number: int, timeout_ms: int) -> RecordingClient:
+    def _client(self, place: int, timeout_ms: int) -> RecordingClient:
+        number = self._first + place
         file = (self._directory / f"client-{number:03}.jsonl").open("w")
         self._files.append(file)
         file.write(heading(number, self._seed) + "\n")
@@ -115,6 +140,9 @@ class Histories:
         )
 
     async def begin(self) -> None:
+        async with Client(self._cluster.hosts(), timeout_s=END_S) as former:
+            for path in ROOTS:
+                await remove_tree(former, path)
         client = self._client(0, SETUP_TIMEOUT_MS)
         await client.connect()
         for path in SET_UP:
@@ -149,6 +177,14 @@ class Histories:
         return sum(len(worker.client.records) for worker in self._workers)
 
 
+async def remove_tree(client: Client, path: str) -> None:
+    """Remove a znode and all below it, if it is there."""
+    with suppress(NoNodeError):
+        for name in (await client.children(path)).names:
+            await remove_tree(client, f"{path}/{name}")
+        await client.remove(path)
+
+
 def void(_: object) -> None:
     """For callbacks that return nothing."""
 
@@ -163,13 +199,24 @@ class Everything:
         duration_s: float,
         faults: Collection[FaultKind],
         log: Callable[[str], None],
+        stage: Stage | None = None,
+        beside: Callable[[StruckServers], Awaitable[None]] | None = None,
     ) -> None:
+        """Make a run whose own files are in `directory`, which is new.
+
+        Args:
+            duration_s: how long all work before the end.
+            stage: what it happens on; by default three new servers.
+            beside: what else is done while all work. It is cancelled in the end.
+        """
         self._directory = directory
+        self._stage = stage or Stage(data=directory / "servers")
+        self._beside = beside
         self._seed = seed
         self._faults = plan_faults(seed, duration_s, faults)
         self._duration_s = duration_s
         self._log = log
-        self._numbers = 0
+        self._numbers = self._stage.first
         self._rng = random.Random(f"{seed} run")
 
     async def run(self) -> list[str]:
@@ -177,24 +224,30 @@ class Everything:
 
         What servers did or logged that no fault accounts for.
         """
-        directory = self._directory
-        for name in ("servers", "recordings", "histories", "work"):
+        directory, stage = self._directory, self._stage
+        for name in ("recordings", "histories", "work"):
             (directory / name).mkdir(parents=True)
+        stage.data.mkdir(parents=True, exist_ok=True)
         async with AsyncExitStack() as stack:
             cluster = await stack.enter_async_context(
-                opened(directory / "servers", directory / "work", SERVERS, self._seed, self._log)
+                opened(
+                    *(stage.data, directory / "work", stage.servers, self._seed, self._log),
+                    ports=stage.ports,
+                    settings=stage.settings,
+                )
             )
             await cluster.start()
-            self._log(f"{SERVERS} servers serve")
-            metadata = await created(cluster, {TOPIC: PARTITIONS, OTHER: OTHER_PARTITIONS})
-            places = groups_of(metadata)
+            self._log(f"{stage.servers} servers serve")
+            topics = {TOPIC: PARTITIONS, OTHER: OTHER_PARTITIONS}
+            places = groups_of(await created(cluster, topics, stage.retention_bytes))
+            before = sum((await bounds(cluster)).values())
             producers = stack.enter_context(Producers(cluster, directory / "work"))
             for _ in range(PRODUCERS):
                 self._produce(producers, list(places))
             crowd = Crowd(cluster, directory / "work", PARTITIONS, CONSUMERS, mode_of(self._seed))
             stack.callback(crowd.__exit__)
             await asyncio.to_thread(crowd.__enter__)
-            histories = Histories(cluster, directory / "histories", self._seed)
+            histories = Histories(cluster, directory / "histories", self._seed, stage.first)
             opener = native_ports(cluster.hosts(), "default", session_timeout_s=30)
             port = await opener()
             await port.begin(Parameters(join=JoinMode.RING))
@@ -213,23 +266,27 @@ class Everything:
                 self._log("producers, consumers, peers and clients work")
                 writing = asyncio.ensure_future(self._write_entries(onyx))
                 suffering = asyncio.ensure_future(cluster.suffer(self._faults))
+                further = [] if self._beside is None else [asyncio.ensure_future(self._beside(cluster))]
                 try:
                     await self._strike(producers, crowd, peers, onyx, list(places), histories)
                     await suffering
+                    for task in further:
+                        assert not task.done(), f"what is done beside the work ended: {task}"
                 finally:
-                    for task in (writing, suffering):
+                    for task in (writing, suffering, *further):
                         task.cancel()
-                    await asyncio.gather(writing, suffering, return_exceptions=True)
+                    await asyncio.gather(writing, suffering, *further, return_exceptions=True)
                 self._log("healing")
                 await cluster.heal()
                 recorded = await histories.end()
                 await asyncio.to_thread(producers.finish)
                 if not mode_of(self._seed).value:
-                    ends = await bounds(cluster)
-                    await self._wait(
-                        lambda: processed(crowd.handed()) >= sum(ends.values()) // 2, "consumers"
-                    )
-                await asyncio.to_thread(settled_readings, cluster, places, SERVERS)
+                    sent = sum((await bounds(cluster)).values()) - before
+                    await self._wait(lambda: processed(crowd.handed()) >= sent // 2, "consumers")
+                if stage.retention_bytes is None:
+                    await asyncio.to_thread(settled_readings, cluster, places, SERVERS)
+                else:
+                    await self._wait(lambda: pending(cluster) == 0, "messages under way to be delivered")
                 for consumer in crowd.consumers:
                     await asyncio.to_thread(consumer.end, signal.SIGTERM)
                 last = await onyx.append(BackpressureOff("nobody"))
@@ -261,7 +318,8 @@ class Everything:
 
     async def _write_entries(self, onyx: OnyxClient) -> None:
         """Entries of all kinds, as long as somebody takes them."""
-        for number in range(1_000_000):
+        first = self._stage.first
+        for number in range(first, first + 1_000_000):
             with suppress(OnyxlogError, ClientError):
                 if number % 40 == 0:
                     await onyx.submit_job(a_job(f"job-{number}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -98,17 +98,25 @@ class StruckServers:
 
 @asynccontextmanager
 async def opened(
-    directory: Path, work: Path, count: int, seed: int, log: Callable[[str], None]
+    directory: Path,
+    work: Path,
+    count: int,
+    seed: int,
+    log: Callable[[str], None],
+    *,
+    ports: Sequence[int] = (),
+    settings: Mapping[str, object] = SETTINGS,
 ) -> AsyncIterator[StruckServers]:
     """Servers 1 to `count`, not started; leaving ends every process.
 
     Args:
-        directory: of their data.
+        directory: of their data, which may be there already.
         work: what steers their disks and clocks.
+        ports: all that they and the links between them need, if they have to be the same as before.
     """
-    links = await open_links(count, random.Random(f"{seed}/links"))
+    links = await open_links(count, random.Random(f"{seed}/links"), ports)
     try:
-        servers = Servers(directory, links.addresses, links.peers, build(work), SETTINGS)
+        servers = Servers(directory, links.addresses, links.peers, build(work), settings)
         try:
             yield StruckServers(servers, links, log)
         finally:
