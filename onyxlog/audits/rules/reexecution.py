@@ -29,7 +29,6 @@ from zraft_core.znodes.txn import (
     CREATE2,
     CREATE_CONTAINER,
     CREATE_TTL,
-    DELETE,
     EXPIRE,
     FLAG_EPHEMERAL,
     FLAG_SEQUENTIAL,
@@ -247,20 +246,22 @@ class EphemeralLives:
 class GrowingNumbers:
     """Judge of sequential znodes: each number is above all before it, as long as the parent lives."""
 
-    last: dict[str, int] = field(factory=dict)
+    last: dict[str, tuple[int, int]] = field(factory=dict)
+    """By parent, its own zxid and the last number below it. A parent that was deleted, in whatever way, and made again has
+    another zxid and counts anew."""
 
     def on_executed(self, one: Executed, machine: Machine) -> Iterator[Violation]:
         """Judge the number of a sequential znode."""
         opcode, result = one.command[0], one.result
-        if opcode == DELETE and result is Code.OK:
-            self.last.pop(one.command[1], None)
         if opcode in _CREATES and result.__class__ is tuple and one.command[4] & FLAG_SEQUENTIAL:
             path: str = result[0]
-            parent, number = path.rpartition("/")[0], int(path[len(one.command[1]) :])
+            parent, number = path.rpartition("/")[0] or "/", int(path[len(one.command[1]) :])
+            node = machine.nodes.get(parent)
+            born = node.czxid if node is not None else -1
             before = self.last.get(parent)
-            if before is not None and number <= before:
-                yield _about(one, "S11", NUMBERS, f"znode {path}", f"a number above {before}", f"{number}")
-            self.last[parent] = number
+            if before is not None and before[0] == born and number <= before[1]:
+                yield _about(one, "S11", NUMBERS, f"znode {path}", f"a number above {before[1]}", f"{number}")
+            self.last[parent] = born, number
 
 
 def _digest_events(tables: Tables) -> list[EventRow]:

@@ -14,7 +14,7 @@ from onyxlog.audits.rules.catalogue import RULES
 from onyxlog.audits.rules.check import Check, judged
 from onyxlog.audits.rules.violation import Violation, order_of
 from onyxlog.audits.tables.snapshots import SnapshotRow
-from tests.onyxlog.audits.executed import NOTED, PLACE, entries, rows
+from tests.onyxlog.audits.executed import INSTANCE, NOTED, PLACE, SERVER, SESSION, entries, rows
 from tests.onyxlog.audits.reading import read
 from zraft.offline.replay import apply_entry
 from zraft.tree.machine import Machine
@@ -197,3 +197,23 @@ def test_a_number_that_is_given_again_is_found(monkeypatch: pytest.MonkeyPatch) 
     wrong(monkeypatch, txn.CREATE, number_again)
     (found,) = only(r.NUMBERS)
     assert (found.rule, found.index, found.found) == ("S11", 4, "0")
+
+
+def test_numbers_begin_anew_below_a_parent_that_was_deleted_in_whatever_way_and_made_again() -> None:
+    """A soak found it: parents that a native client or a transaction had deleted were taken for the ones before."""
+    judge, machine = r.GrowingNumbers(), state_after(6)
+    (row, *_) = tables()["entry_payloads"]
+    machine.begin_entry(8, 1, machine.position + 1, 8, 8)
+    assert machine.begin_batch(SERVER, INSTANCE, 1, 5)
+    machine.begin_run(SESSION, ())
+    made = ((txn.CREATE, "/p", b"", None, 0, 0), (txn.CREATE, "/p/n-", b"", None, txn.FLAG_SEQUENTIAL, 0))
+    gone = ((txn.DELETE, "/p/n-0000000000", -1), (txn.DELETE, "/p", -1))
+    in_one = ((txn.MULTI, gone),)
+    by_native = tuple((txn.ONCE, number, 0, one) for number, one in enumerate(gone, 2))
+    found, numbers = [], []
+    for command in (*made, *gone, *made, *in_one, *made, *by_native, *made):
+        result = machine.execute(command)
+        numbers += [result[0][-1]] if result.__class__ is tuple and str(result[0]).startswith("/p/") else []
+        found += judge.on_executed(r.Executed(row, machine.position, SESSION, command, result), machine)
+    assert numbers == ["0"] * 4
+    assert found == []
