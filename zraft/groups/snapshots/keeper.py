@@ -39,7 +39,8 @@ MEASURED_OVER: Final = 50_000
 """How many commands the measured time of one is a mean of, at least; older ones count for less and less."""
 
 REPLAY_PARTS: Final = 3
-"""A busy server waits for twice as much log, and servers for up to half as much more than each other."""
+"""A snapshot may be written after three times the log that makes it due on an idle server: a busy one waits for twice as
+much, and servers wait for up to half as much more than each other."""
 
 COMPRESSION_ASSUMED: Final = 3
 """How many times larger an image is assumed to be than the file that another run wrote of it."""
