@@ -210,7 +210,8 @@ def test_numbers_begin_anew_below_a_parent_that_was_deleted_in_whatever_way_and_
     gone = ((txn.DELETE, "/p/n-0000000000", -1), (txn.DELETE, "/p", -1))
     in_one = ((txn.MULTI, gone),)
     by_native = tuple((txn.ONCE, number, 0, one) for number, one in enumerate(gone, 2))
-    found, numbers = [], []
+    found: list[Violation] = []
+    numbers: list[str] = []
     for command in (*made, *gone, *made, *in_one, *made, *by_native, *made):
         result = machine.execute(command)
         numbers += [result[0][-1]] if result.__class__ is tuple and str(result[0]).startswith("/p/") else []
