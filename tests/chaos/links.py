@@ -22,12 +22,12 @@ class Links:
 
 
 def ports_of(servers: int) -> int:
-    """How many ports the links of so many servers need."""
+    """Return how many ports servers and the links between them need."""
     return servers * servers
 
 
 async def open_links(servers: int, rng: random.Random, ports: Sequence[int] = ()) -> Links:
-    """For servers 1 to n, on these ports or on free ones. Raises OSError if a port was taken meanwhile."""
+    """Open the links of servers 1 to n, on these ports or on free ones. Raises OSError if a port was taken meanwhile."""
     numbers = range(1, servers + 1)
     pairs = [(a, b) for a in numbers for b in numbers if a != b]
     # Not from the seed: two runs of one seed must not meet on one port.

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -141,13 +140,20 @@ class Producers:
 
 
 async def created(
-    cluster: Reachable, topics: Mapping[str, int], retention_bytes: int | None = None
+    cluster: Reachable,
+    topics: Mapping[str, int],
+    *,
+    retention_bytes: int | None = None,
+    may_exist: bool = False,
 ) -> Metadata:
-    """Create topics of so many partitions, unless they exist; where they are."""
+    """Create topics of so many partitions; where they are."""
     async with Client(cluster.hosts(), timeout_s=PATIENT_S) as client, Topics(client) as found:
         for name, partitions in topics.items():
-            with suppress(NodeExistsError):
+            try:
                 await found.create(name, partitions, retention_bytes=retention_bytes)
+            except NodeExistsError:
+                if not may_exist:
+                    raise
         return await found.metadata()
 
 

@@ -120,7 +120,7 @@ class Core:
     configuration: tuple[int, Configuration] | None = None
     """The newest of its log as of the last turn, with the index of its entry."""
     membership: Membership | None = None
-    """What the core had for `configuration`. The index alone does not tell, as another may take its place in the log."""
+    """The core's own value of `configuration`. Its index does not identify it, as another may take its place in the log."""
     led: int = 0
 
 

@@ -47,11 +47,11 @@ LOG_KEPT_BYTES: Final = 32 << 20
 LATENCY: Final = "write, ms: median"
 
 AUDITED: Final = ("recordings", "histories", "work")
-"""What a piece has that only its audit needs."""
+"""Only the audit of a piece needs these directories."""
 
 
 class Watch:
-    """What is looked at while a piece works."""
+    """Observer of a piece at work: it samples the servers and the latency of its own writes."""
 
     def __init__(self, place: Place, piece: int, load_s: float) -> None:
         self._place = place

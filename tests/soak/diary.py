@@ -1,4 +1,4 @@
-"""What a soak remembers between its pieces, in a file that a killed process leaves whole."""
+"""The diary of a soak keeps what is known between its pieces, in a file that a killed process leaves whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What servers used at one moment, and whether that grows. Pure but for `sample_of`, which asks Linux."""
+"""Samples of what servers use, and whether that grows. All is pure but `used_by` and `disk_bytes`, which ask Linux."""
 
 from __future__ import annotations
 

@@ -270,7 +270,7 @@ class SnapshotConfig:
         "No snapshot is written before the log is this many percent of the state's size, or twice that on a busy server.",
     )
     replay_ms: int = count(
-        3_000,
+        4_500,
         100,
         86_400_000,
         "A restart spends at most this long on the log, at the speed that this server measured; longer with many znodes.",

@@ -97,7 +97,7 @@ NOT_OF_DIRECTORIES: Final = frozenset({"S22"})
 
 @frozen(kw_only=True)
 class Stage:
-    """What a run happens on. Several runs can follow each other on one.
+    """Servers and numbers that a run uses. Several runs can follow each other on one stage.
 
     Attributes:
         data: a directory of the servers' data, which may be there already.
@@ -240,7 +240,10 @@ class Everything:
             await cluster.start()
             self._log(f"{stage.servers} servers serve")
             topics = {TOPIC: PARTITIONS, OTHER: OTHER_PARTITIONS}
-            places = groups_of(await created(cluster, topics, stage.retention_bytes))
+            metadata = await created(
+                cluster, topics, retention_bytes=stage.retention_bytes, may_exist=bool(stage.first)
+            )
+            places = groups_of(metadata)
             before = sum((await bounds(cluster)).values())
             producers = stack.enter_context(Producers(cluster, directory / "work"))
             for _ in range(PRODUCERS):

@@ -15,7 +15,13 @@ from zraft.groups.settings import GroupSettings
 from zraft.groups.snapshots.keeper import MARK_BYTES, SnapshotKeeper
 from zraft.groups.snapshots.snapshots import Snapshots
 from zraft.groups.snapshots.tasks import Abort, Begin, Finish, Purge, Result, Task, WriteBlock
-from zraft.groups.snapshots.writing import BLOCKS_QUEUED_MAX, RETRY_MS, SLICE_GAP_MS, UNHURRIED_GAP_MS
+from zraft.groups.snapshots.writing import (
+    BLOCKS_QUEUED_MAX,
+    RETRY_MS,
+    SLICE_GAP_MS,
+    UNHURRIED_GAP_MS,
+    Written,
+)
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
 from zraft.raft.membership.value import Membership
@@ -45,6 +51,11 @@ def info(index: int, size: int = 100, items: int = 10) -> SnapshotInfo:
         COORDINATION_GROUP, meta(index), CLUSTER, ServerId(1), Instance(b"1" * 16), bytes(16), 1, 0
     )
     return SnapshotInfo(header, "/snap", size, items, 0, 0)
+
+
+def image(found: SnapshotInfo | None) -> Written:
+    """A small image that became this snapshot, or none."""
+    return Written(COORDINATION_GROUP, meta(), found, 100)
 
 
 class Place:
@@ -119,11 +130,44 @@ def test_commands_to_replay_count_as_well_as_bytes() -> None:
     assert isinstance(place.step()[0], Begin)
 
 
-TIMED = SnapshotConfig(replay_ms=3_000)
-"""At most 3 s of replay, so that an idle server writes after a second of it, and a busy one after two."""
+TIMED = SnapshotConfig(replay_ms=4_500)
+"""At most 4.5 s of replay, so that an idle server writes after a second of it, and a busy one after two."""
 
 
-def test_a_snapshot_is_due_after_the_third_part_of_the_time_that_a_restart_may_take() -> None:
+def test_the_work_of_a_restart_is_counted_until_the_snapshot_that_covers_it_is_durable() -> None:
+    keeper = Place(settings=TIMED).keeper
+    keeper.applied(5, 10_000, 100, 1.5)
+    keeper.begun(meta(5))
+    keeper.applied(6, 10_000, 100, 0.25)
+    keeper.written(image(None))
+    assert keeper.restart_s == 1.75
+    keeper.begun(meta(6))
+    keeper.applied(7, 10_000, 100, 0.5)
+    assert keeper.restart_s == 2.25
+    keeper.written(image(info(6)))
+    assert keeper.restart_s == 0.5
+
+
+@pytest.mark.parametrize("server", range(1, 6))
+def test_a_restart_finds_no_more_work_than_it_may_whenever_it_comes(server: int) -> None:
+    """A busy server that is as slow with its image as it may be, at each of its moments."""
+    keeper = SnapshotKeeper(TIMED, ServerId(server), machine_with(1), None, LogRetention(GroupSettings()))
+    keeper._machine.index = 5
+    most = 0.0
+    for _ in range(3):
+        while not keeper.is_due(idle=False):
+            keeper.applied(5, 10_000, 1_000, 0.01)
+        keeper.begun(meta())
+        keeper.applied(5, 10_000, 1_000, 0.01)
+        while not keeper.next_slice_hurries(1.0):
+            keeper.applied(5, 10_000, 1_000, 0.01)
+        most = max(most, keeper.restart_s)
+        keeper.written(image(info(5)))
+    assert most > 2.5
+    assert most <= TIMED.replay_ms / 1000
+
+
+def test_a_snapshot_is_due_after_its_part_of_the_time_that_a_restart_may_take() -> None:
     place = Place(settings=TIMED)
     for index in range(5, 12):
         place.keeper.applied(index, 10_000, 100, 0.125)

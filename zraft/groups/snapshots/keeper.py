@@ -38,9 +38,9 @@ MEASURED_COMMAND_S_MAX: Final = 100e-6
 MEASURED_OVER: Final = 50_000
 """How many commands the measured time of one is a mean of, at least; older ones count for less and less."""
 
-REPLAY_PARTS: Final = 3
-"""A snapshot may be written after three times the log that makes it due on an idle server: a busy one waits for twice as
-much, and servers wait for up to half as much more than each other."""
+REPLAY_PARTS: Final = 4.5
+"""A restart may find this many times the log that makes a snapshot due on an idle server: a busy one waits for twice as
+much, as much again gathers until the image is written, and servers wait for up to half as much more than each other."""
 
 COMPRESSION_ASSUMED: Final = 3
 """How many times larger an image is assumed to be than the file that another run wrote of it."""
@@ -63,7 +63,7 @@ class SnapshotKeeper:
         taken_total, failed_total: how many were written, and could not be written.
         log_bytes, commands: bytes and commands of the entries applied since the newest snapshot, or since the
             one that is being written was begun.
-        replay_s: seconds of work that a restart would need to apply them again. Large entries were measured when
+        replay_s: seconds of work that it would take to apply them again. Large entries were measured when
             they were applied here; a command of a small one counts as much as one of a large one took.
     """
 
@@ -88,6 +88,7 @@ class SnapshotKeeper:
         self.log_bytes = 0
         self.commands = 0
         self.replay_s = 0.0
+        self._covered_s = 0.0  # of the entries that the image covers which is being written
         self._command_s = COMMAND_S_ASSUMED
         self._measured_commands = 0
         self._measured_s = 0.0
@@ -109,6 +110,11 @@ class SnapshotKeeper:
             self._size_up(0, 0)
         retention.holds(COORDINATION_GROUP, retention.written - held_after(0))
         retention.covered(retention.others - held_after(index))
+
+    @property
+    def restart_s(self) -> float:
+        """Seconds of work that a restart would spend on the entries after the newest durable snapshot."""
+        return self._covered_s + self.replay_s
 
     # -- what is applied
 
@@ -157,6 +163,7 @@ class SnapshotKeeper:
         self._fallback_index = info.meta.index
         self._size_up(COMPRESSION_ASSUMED * info.size, info.items)
         self._count_anew()
+        self._covered_s = 0.0
         self._newest_at = self._retention.written
         self._retention.covered(self._retention.others)
         self._marks = [(self._newest_at, info.meta.index)]
@@ -222,6 +229,7 @@ class SnapshotKeeper:
     def begun(self, meta: SnapshotMeta) -> None:
         """Take note that an image of the present state is being written, which covers what `meta` says."""
         self.writing, self._hurried, self._wanted = True, self._wanted, False
+        self._covered_s += self.replay_s
         self._count_anew()
         self._begun_at, self._begun_others = self._retention.written, self._retention.others
         self._marks.append((self._begun_at, meta.index))
@@ -237,6 +245,7 @@ class SnapshotKeeper:
             self._want()
             return
         self._size_up(written.size, info.items)
+        self._covered_s = 0.0
         self.taken_total += 1
         if self.newest is None or self.newest.meta.index < info.meta.index:
             self._fallback_index = self.newest.meta.index if self.newest is not None else 0

@@ -959,7 +959,7 @@ class Node:
         metrics["disk_full"] = int(self._process.disk_full)
         metrics["syncs_by_loop_total"] = self._wal_writer.by_loop_total
         metrics["leaderships_handed_on_total"] = driver.pace.handovers_total
-        metrics["replay_seconds"] = round(driver.snapshots.keeper.replay_s, 3)
+        metrics["replay_seconds"] = round(driver.snapshots.keeper.restart_s, 3)
         metrics["snapshots_taken_total"] = driver.snapshots.keeper.taken_total
         metrics["snapshots_failed_total"] = driver.snapshots.keeper.failed_total
         metrics["snapshots_restored_total"] = driver.snapshots.restored_total
