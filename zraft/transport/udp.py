@@ -264,10 +264,11 @@ class UdpEndpoint:
 
     def _drain(self, sock: socket.socket, datagrams_max: int) -> int:
         read = 0
-        while batch := self._read(sock):
+        # What was read, from this socket or from one before it, may have closed it: its peer has another one now.
+        while sock.fileno() >= 0 and (batch := self._read(sock)):
             read += len(batch)
             self._on_datagrams(batch)
-            if len(batch) < DATAGRAMS_PER_WAKEUP_MAX or read >= datagrams_max or sock.fileno() < 0:
+            if len(batch) < DATAGRAMS_PER_WAKEUP_MAX or read >= datagrams_max:
                 break
         return read
 

@@ -254,6 +254,31 @@ async def test_a_peer_that_moved_is_heard_where_it_is_and_where_it_was() -> None
         one.close()
 
 
+async def test_a_socket_that_what_was_read_before_it_closes_is_not_drained() -> None:
+    """A datagram of one peer can end with another one getting a new socket: a soak lost two servers by it."""
+    read: list[bytes] = []
+
+    def on_datagrams(batch: list[tuple[bytes, SocketAddress]]) -> None:
+        read.extend(datagram for datagram, _ in batch)
+        if b"first" in read:
+            read.remove(b"first")
+            receiver.hear(3, moved.address)
+
+    receiver = await UdpEndpoint.open("127.0.0.1", 0, on_datagrams)
+    first, second, moved = [await UdpEndpoint.open("127.0.0.1", 0, Ear(1)) for _ in range(3)]
+    receiver.hear(2, first.address)
+    receiver.hear(3, second.address)
+    first.send(receiver.address, b"first")
+    second.send(receiver.address, b"lost with its socket")
+    assert receiver.drain() == 1
+    assert not receiver.statistics().receive_errors
+    moved.send(receiver.address, b"moved")
+    assert receiver.drain() == 1
+    assert read == [b"moved"]
+    for one in (receiver, first, second, moved):
+        one.close()
+
+
 async def test_a_peer_that_was_down_for_a_moment_is_heard_when_it_speaks_again() -> None:
     """What was sent to it meanwhile was refused; uvloop, which servers run on, stops to watch a socket that had an error."""
     ear = Ear(1)
