@@ -21,6 +21,7 @@ from tests.simulation.schedule import Schedule
 from zraft.server.clients.connection import Phase
 from zraft.server.clients.errands import Errand
 from zraft.tree import reads
+from zraft.tree.children import names_of
 from zraft.tree.commands.outcomes import outcome_of
 from zraft.tree.log_reads import LogPage, read_log
 from zraft_core.errors import Code
@@ -435,8 +436,8 @@ class Natives:
         if expected is None:
             self._fail("native read", f"{who} is there, the history has none")
             return
-        stat = node.stat()
-        seen = node.data, stat.version, stat.mzxid, stat.pzxid, stat.cversion, sorted(node.children or ())
+        stat, names = node.stat(), sorted(names_of(path, node.children))
+        seen = node.data, stat.version, stat.mzxid, stat.pzxid, stat.cversion, names
         has = (
             expected.data, expected.version, expected.mzxid, expected.pzxid, expected.cversion, sorted(expected.children),
         )  # fmt: skip
@@ -458,9 +459,9 @@ class Natives:
         if found != has:
             self._fail("native read", f"{who}, read as a log, is {found}, the history has {has}")
         hidden = machine.hidden.get(LOG)
-        for name in hidden.hidden_names(3) if hidden is not None else ():
-            if reads.exists(machine, f"{LOG}/{name}", IDS) is not Code.NO_NODE:
-                self._fail("native read", f"{who}: {name} is found, which was truncated")
+        for entry_path in hidden.hidden_paths(3) if hidden is not None else ():
+            if reads.exists(machine, entry_path, IDS) is not Code.NO_NODE:
+                self._fail("native read", f"{who}: {entry_path} is found, which was truncated")
 
     def final(self, process: Process) -> None:
         """After all: every server that caught up shows what the history has."""

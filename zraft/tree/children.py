@@ -1,6 +1,9 @@
-"""The names of a znode's children: a set while there are few, many small sets when there are many, or once truncated.
+"""The children of a znode, by their paths: in a dict while there are few, in many small ones when many, or once truncated.
 
-One set of a million names grows by copying itself, which would stall apply for 40 ms; a list of them is too long for a
+The paths are the very strings by which `NodeTable` finds the znodes, so that a child costs no string of its own, and the
+dicts have no values: a set of the same strings would take twice as much memory. Whoever lists them cuts the names off.
+
+One dict of a million paths grows by copying itself, which would stall apply for 40 ms; a list of them is too long for a
 reply, which must be known without building it; and the oldest of them must be able to go at once (D-20).
 """
 
@@ -11,44 +14,80 @@ from typing import Final
 from zlib import crc32
 
 SPLIT_AT: Final = 8_192
-"""Names beyond which a plain set is replaced by `ManyNames`, once: about 4 ms."""
+"""Children beyond which a plain dict is replaced by `ManyChildren`, once: about 4 ms."""
 
 NUMBER_DIGITS: Final = 10
 
 _SHARDS: Final = 256
 _RANGE_SHIFT: Final = 10
-"""Numbered names are kept by 1,024 numbers, so that a million of them are hidden in a thousand steps of 0.1 us."""
+"""Numbered children are kept by 1,024 numbers, so that a million of them are hidden in a thousand steps of 0.1 us."""
 _AFTER_ALL_NUMBERS: Final = 10**NUMBER_DIGITS
 
 
-def number_of(name: str) -> int:
-    """Return the sequence number at the end of a name, -1 if there is none."""
-    digits = name[-NUMBER_DIGITS:]
+def number_of(path: str) -> int:
+    """Return the sequence number at the end of a path or name, -1 if there is none.
+
+    A shorter name has none: with it, the last ten characters of its path have the slash.
+    """
+    digits = path[-NUMBER_DIGITS:]
     if len(digits) == NUMBER_DIGITS and digits.isdigit() and digits.isascii():
         return int(digits)
     return -1
 
 
-def order_of(name: str) -> tuple[int, int, str]:
-    """Return the order in which names are taken apart: by number, then, the same everywhere.
+def order_of(path: str) -> tuple[int, int, str]:
+    """Return the order in which the children of a znode are taken apart: by number, then, the same everywhere.
 
-    It is one that `ManyNames` can follow soon.
+    It is one that `ManyChildren` can follow soon.
     """
-    number = number_of(name)
-    return (number, 0, name) if number >= 0 else (_AFTER_ALL_NUMBERS, _shard_of(name), name)
+    number = number_of(path)
+    return (number, 0, path) if number >= 0 else (_AFTER_ALL_NUMBERS, _shard_of(path), path)
 
 
-def in_order(names: Names, limit: int) -> list[str]:
-    """Return the first up to `limit` names, by `order_of`: the same whichever of the two they are kept in."""
-    return names.first_names(limit) if isinstance(names, ManyNames) else sorted(names, key=order_of)[:limit]
+def in_order(children: Children, limit: int) -> list[str]:
+    """Return the first up to `limit` children, by `order_of`: the same whichever of the two they are kept in."""
+    if isinstance(children, ManyChildren):
+        return children.first_paths(limit)
+    return sorted(children, key=order_of)[:limit]
 
 
-def _shard_of(name: str) -> int:
-    return crc32(name.encode()) % _SHARDS
+def names_of(path: str, children: Children | None) -> list[str]:
+    """Return the names of the children of the znode at `path`, in no order: 0.1 us each."""
+    cut = len(path) + 1 if path != "/" else 1
+    return [child[cut:] for child in children or ()]
 
 
-class _Range(set[str]):
-    """Names whose numbers differ in the last ten bits only; `size` is the UTF-8 bytes of all of them."""
+def with_child(children: Children | None, path: str) -> Children:
+    """Return `children` with one more, which may be another object now."""
+    if children is None:
+        return {path: None}
+    if isinstance(children, ManyChildren):
+        children.add(path)
+        return children
+    children[path] = None
+    return children if len(children) != SPLIT_AT else ManyChildren(children)
+
+
+def without_child(children: Children | None, path: str) -> Children | None:
+    """Return `children` without one that is there; None without the last one, unless it was truncated."""
+    assert children is not None, f"the parent of {path} does not know it"
+    if isinstance(children, ManyChildren):
+        children.remove(path)
+        return children if children or children.first else None
+    del children[path]
+    return children or None
+
+
+def _shard_of(path: str) -> int:
+    return crc32(path[path.rfind("/") + 1 :].encode()) % _SHARDS
+
+
+def _size_of(path: str) -> int:
+    return len(path) if path.isascii() else len(path.encode())
+
+
+class _Range(dict[str, None]):
+    """Paths whose numbers differ in the last ten bits only; `size` is the UTF-8 bytes of all of them."""
 
     __slots__ = ("size",)
 
@@ -58,7 +97,7 @@ class _Range(set[str]):
 
 
 class _Ranges:
-    """Numbered names by ranges of numbers. Most ranges of a log are full; where numbers are far apart, one name is cheap."""
+    """Numbered paths by ranges of numbers. Most ranges of a log are full; where numbers are far apart, one path is cheap."""
 
     __slots__ = ("_shards", "count", "size")
 
@@ -70,128 +109,128 @@ class _Ranges:
 
     def __iter__(self) -> Iterator[str]:
         for shard in self._shards:
-            for names in shard.values():
-                if isinstance(names, str):
-                    yield names
+            for paths in shard.values():
+                if isinstance(paths, str):
+                    yield paths
                 else:
-                    yield from names
+                    yield from paths
 
-    def has(self, number: int, name: str) -> bool:
+    def has(self, number: int, path: str) -> bool:
         key = number >> _RANGE_SHIFT
-        names = self._shards[key % _SHARDS].get(key)
-        return name == names if names is None or names.__class__ is str else name in names
+        paths = self._shards[key % _SHARDS].get(key)
+        return path == paths if paths is None or paths.__class__ is str else path in paths
 
-    def add(self, number: int, name: str, size: int) -> None:
+    def add(self, number: int, path: str, size: int) -> None:
         key = number >> _RANGE_SHIFT
         shard = self._shards[key % _SHARDS]
         self.count += 1
         self.size += size
-        names = shard.get(key)
-        if names is None:
-            shard[key] = name
+        paths = shard.get(key)
+        if paths is None:
+            shard[key] = path
             return
-        if isinstance(names, str):
-            shard[key] = names = _range_of(names)
-        names.add(name)
-        names.size += size
+        if isinstance(paths, str):
+            shard[key] = paths = _range_of(paths)
+        paths[path] = None
+        paths.size += size
 
-    def add_new(self, number: int, name: str, size: int) -> bool:
-        """Add a name unless it is there, which returns False."""
+    def add_new(self, number: int, path: str, size: int) -> bool:
+        """Add a path unless it is there, which returns False."""
         key = number >> _RANGE_SHIFT
         shard = self._shards[key % _SHARDS]
         if key not in shard:
-            shard[key] = name
+            shard[key] = path
         else:
-            names = shard[key]
-            if names.__class__ is not _Range:
-                assert isinstance(names, str)
-                if names == name:
+            paths = shard[key]
+            if paths.__class__ is not _Range:
+                assert isinstance(paths, str)
+                if paths == path:
                     return False
-                shard[key] = names = _range_of(names)
-            if name in names:
+                shard[key] = paths = _range_of(paths)
+            if path in paths:
                 return False
-            names.add(name)
-            names.size += size
+            paths[path] = None
+            paths.size += size
         self.count += 1
         self.size += size
         return True
 
-    def remove(self, number: int, name: str, size: int) -> None:
+    def remove(self, number: int, path: str, size: int) -> None:
         key = number >> _RANGE_SHIFT
         shard = self._shards[key % _SHARDS]
         self.count -= 1
         self.size -= size
-        names = shard[key]
-        if isinstance(names, str):
-            assert names == name, f"{name} is not there"
+        paths = shard[key]
+        if isinstance(paths, str):
+            assert paths == path, f"{path} is not there"
             del shard[key]
             return
-        names.remove(name)
-        names.size -= size
-        if not names:
+        del paths[path]
+        paths.size -= size
+        if not paths:
             del shard[key]
 
     def move_below(self, begin: int, end: int, to: _Ranges) -> None:
-        """Move names with numbers from `begin` to before `end`: a step per 1,024 numbers.
+        """Move paths with numbers from `begin` to before `end`: a step per 1,024 numbers.
 
         There are none below `begin`.
         """
         last = end >> _RANGE_SHIFT
         for key in range(begin >> _RANGE_SHIFT, last):
-            names = self._shards[key % _SHARDS].pop(key, None)
-            if names is not None:
-                self._moved(key, names, to)
-        names = self._shards[last % _SHARDS].get(last)
-        for name in [names] if isinstance(names, str) else list(names or ()):
-            number = number_of(name)
+            paths = self._shards[key % _SHARDS].pop(key, None)
+            if paths is not None:
+                self._moved(key, paths, to)
+        paths = self._shards[last % _SHARDS].get(last)
+        for path in [paths] if isinstance(paths, str) else list(paths or ()):
+            number = number_of(path)
             if number < end:
-                size = len(name.encode())
-                self.remove(number, name, size)
-                to.add(number, name, size)
+                size = _size_of(path)
+                self.remove(number, path, size)
+                to.add(number, path, size)
 
-    def _moved(self, key: int, names: _Range | str, to: _Ranges) -> None:
+    def _moved(self, key: int, paths: _Range | str, to: _Ranges) -> None:
         shard = to._shards[key % _SHARDS]
         if key in shard:  # the rest of a range whose beginning was moved before
-            for name in [names] if isinstance(names, str) else names:
-                size = len(name.encode())
+            for path in [paths] if isinstance(paths, str) else paths:
+                size = _size_of(path)
                 self.count -= 1
                 self.size -= size
-                to.add(number_of(name), name, size)
+                to.add(number_of(path), path, size)
             return
-        shard[key] = names
-        count, size = (1, len(names.encode())) if isinstance(names, str) else (len(names), names.size)
+        shard[key] = paths
+        count, size = (1, _size_of(paths)) if isinstance(paths, str) else (len(paths), paths.size)
         self.count -= count
         self.size -= size
         to.count += count
         to.size += size
 
-    def first_names(self, limit: int) -> list[str]:
-        """Return the names with the lowest numbers first."""
+    def first_paths(self, limit: int) -> list[str]:
+        """Return the paths with the lowest numbers first."""
         found: list[str] = []
         if self.count:
             for key in sorted(key for shard in self._shards for key in shard):
-                names = self._shards[key % _SHARDS][key]
-                found += [names] if isinstance(names, str) else sorted(names, key=order_of)
+                paths = self._shards[key % _SHARDS][key]
+                found += [paths] if isinstance(paths, str) else sorted(paths, key=order_of)
                 if len(found) >= limit:
                     break
         return found[:limit]
 
-    def parts(self) -> list[set[str]]:
-        return [names for shard in self._shards for names in shard.values() if isinstance(names, set)]
+    def parts(self) -> list[dict[str, None]]:
+        return [paths for shard in self._shards for paths in shard.values() if isinstance(paths, _Range)]
 
 
-def _range_of(name: str) -> _Range:
-    names = _Range()
-    names.add(name)
-    names.size = len(name.encode())
-    return names
+def _range_of(path: str) -> _Range:
+    paths = _Range()
+    paths[path] = None
+    paths.size = _size_of(path)
+    return paths
 
 
-class ManyNames(Collection[str]):
-    """A set of names, of which those with a number below `first` went, or never came: they are hidden.
+class ManyChildren(Collection[str]):
+    """Many children, of which those with a number below `first` went, or never came: they are hidden.
 
-    Hidden names are those of znodes that are yet to be taken out of memory. It never turns back into a plain set; the
-    last name to go takes it along, unless it was truncated.
+    Hidden are znodes that are yet to be taken out of memory. It never turns back into a plain dict; the last child to go
+    takes it along, unless it was truncated.
     """
 
     __slots__ = (
@@ -202,33 +241,33 @@ class ManyNames(Collection[str]):
         "_others_count",
         "_visible",
         "first",
-        "name_bytes",
+        "path_bytes",
     )
 
-    def __init__(self, names: Iterable[str] = (), first: int = 0) -> None:
+    def __init__(self, paths: Iterable[str] = (), first: int = 0) -> None:
         self._visible = _Ranges()
         self._hidden: _Ranges | None = None
-        # A name is looked for before it is added: its number is found once.
+        # A path is looked for before it is added: its number is found once.
         self._asked: str | None = None
         self._asked_number = -1
-        self._others: list[set[str]] = [set() for _ in range(_SHARDS)]
-        """Names without a number."""
+        self._others: list[dict[str, None]] = [{} for _ in range(_SHARDS)]
+        """Children without a number."""
         self._others_count = 0
         self.first = first
-        self.name_bytes = 0
-        """UTF-8 bytes of all names that are to be seen, so that the size of a listing is known beforehand."""
-        self.extend(names)
+        self.path_bytes = 0
+        """UTF-8 bytes of all paths that are to be seen, so that the size of a listing is known beforehand."""
+        self.extend(paths)
 
     def __len__(self) -> int:
         return self._visible.count + self._others_count
 
-    def __contains__(self, name: object) -> bool:
-        """Return whether no child can be created under this name: there is one, or there was (see `is_gone`)."""
-        assert isinstance(name, str)
-        self._asked, self._asked_number = name, (number := number_of(name))
+    def __contains__(self, path: object) -> bool:
+        """Return whether no child can be created under this path: there is one, or there was (see `is_gone`)."""
+        assert isinstance(path, str)
+        self._asked, self._asked_number = path, (number := number_of(path))
         if number < 0:
-            return name in self._others[_shard_of(name)]
-        return number < self.first or self._visible.has(number, name)
+            return path in self._others[_shard_of(path)]
+        return number < self.first or self._visible.has(number, path)
 
     def __iter__(self) -> Iterator[str]:
         yield from self._visible
@@ -237,99 +276,100 @@ class ManyNames(Collection[str]):
 
     @property
     def hidden_count(self) -> int:
-        """The number of names that are hidden and not removed yet."""
+        """The number of paths that are hidden and not removed yet."""
         return 0 if self._hidden is None else self._hidden.count
 
-    def is_gone(self, name: str) -> bool:
-        """Return whether the name is below `first`."""
-        return 0 <= number_of(name) < self.first
+    def is_gone(self, path: str) -> bool:
+        """Return whether the path is below `first`."""
+        return 0 <= number_of(path) < self.first
 
-    def add(self, name: str) -> None:
-        """Add a name that is not there yet: hidden at once if it is below `first`."""
-        number = self._asked_number if name is self._asked else number_of(name)
-        size = len(name) if name.isascii() else len(name.encode())
+    def add(self, path: str) -> None:
+        """Add a path that is not there yet: hidden at once if it is below `first`."""
+        number = self._asked_number if path is self._asked else number_of(path)
+        size = _size_of(path)
         if number < 0:
-            self._others[_shard_of(name)].add(name)
+            self._others[_shard_of(path)][path] = None
             self._others_count += 1
         elif number < self.first:
             if self._hidden is None:
                 self._hidden = _Ranges()
-            self._hidden.add(number, name, size)
+            self._hidden.add(number, path, size)
             return
         else:
-            self._visible.add(number, name, size)
-        self.name_bytes += size
+            self._visible.add(number, path, size)
+        self.path_bytes += size
 
-    def extend(self, names: Iterable[str]) -> None:
-        """Add names that are not there yet."""
+    def extend(self, paths: Iterable[str]) -> None:
+        """Add paths that are not there yet."""
         others, count, size = self._others, 0, 0
-        for name in names:
-            if len(name) >= NUMBER_DIGITS and (number := number_of(name)) >= 0:
-                self._asked, self._asked_number = name, number
-                self.add(name)
+        cut = 0  # where the names of all of them begin
+        for path in paths:
+            if path[-NUMBER_DIGITS:].isdigit() and (number := number_of(path)) >= 0:
+                self._asked, self._asked_number = path, number
+                self.add(path)
             else:
-                encoded = name.encode()
-                others[crc32(encoded) % _SHARDS].add(name)
+                cut = cut or path.rfind("/") + 1
+                others[crc32(path[cut:].encode()) % _SHARDS][path] = None
                 count += 1
-                size += len(encoded)
+                size += len(path) if path.isascii() else len(path.encode())
         self._others_count += count
-        self.name_bytes += size
+        self.path_bytes += size
 
-    def add_numbered(self, number: int, name: str) -> bool:
-        """Add an ASCII name that ends in this number; return False if no child can be created under it.
+    def add_numbered(self, number: int, path: str) -> bool:
+        """Add a path that ends in this number; return False if no child can be created under it.
 
-        It is what `name in` and `add` do.
+        It is what `path in` and `add` do.
         """
-        size = len(name)
-        if number < self.first or not self._visible.add_new(number, name, size):
+        size = len(path) if path.isascii() else len(path.encode())
+        if number < self.first or not self._visible.add_new(number, path, size):
             return False
-        self.name_bytes += size
+        self.path_bytes += size
         return True
 
-    def remove(self, name: str) -> None:
-        """Remove a name that is there, or hidden."""
-        number = number_of(name)
-        size = len(name) if name.isascii() else len(name.encode())
+    def remove(self, path: str) -> None:
+        """Remove a path that is there, or hidden."""
+        number = number_of(path)
+        size = _size_of(path)
         if number < 0:
-            self._others[_shard_of(name)].remove(name)
+            del self._others[_shard_of(path)][path]
             self._others_count -= 1
         elif number < self.first:
-            assert self._hidden is not None, f"{name} is not there"
-            self._hidden.remove(number, name, size)
+            assert self._hidden is not None, f"{path} is not there"
+            self._hidden.remove(number, path, size)
             return
         else:
-            self._visible.remove(number, name, size)
-        self.name_bytes -= size
+            self._visible.remove(number, path, size)
+        self.path_bytes -= size
 
     def truncate(self, first: int) -> int:
-        """Hide all names with numbers below `first`, which does not sink; how many. A step per 1,024 numbers."""
+        """Hide all paths with numbers below `first`, which does not sink; how many. A step per 1,024 numbers."""
         assert first >= self.first, f"truncated at {self.first}, now at {first}"
         if self._hidden is None:
             self._hidden = _Ranges()
         before = self._visible.count
-        self.name_bytes -= self._visible.size
+        self.path_bytes -= self._visible.size
         self._visible.move_below(self.first, first, self._hidden)
-        self.name_bytes += self._visible.size
+        self.path_bytes += self._visible.size
         self.first = first
         return before - self._visible.count
 
-    def hidden_names(self, limit: int) -> list[str]:
+    def hidden_paths(self, limit: int) -> list[str]:
         """Return the first up to `limit` of those that are hidden, by `order_of`."""
-        return [] if self._hidden is None else self._hidden.first_names(limit)
+        return [] if self._hidden is None else self._hidden.first_paths(limit)
 
-    def first_names(self, limit: int) -> list[str]:
+    def first_paths(self, limit: int) -> list[str]:
         """Return the first up to `limit` of those that are to be seen, by `order_of`."""
-        found = self._visible.first_names(limit)
+        found = self._visible.first_paths(limit)
         for shard in self._others:
             if len(found) >= limit:
                 break
             found += sorted(shard)
         return found[:limit]
 
-    def parts(self) -> list[set[str]]:
-        """Return the sets inside, for whoever takes it apart."""
+    def parts(self) -> list[dict[str, None]]:
+        """Return the dicts inside, for whoever takes it apart."""
         hidden = [] if self._hidden is None else self._hidden.parts()
         return [*self._others, *self._visible.parts(), *hidden]
 
 
-Names = set[str] | ManyNames
+Children = dict[str, None] | ManyChildren

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import msgpack
 
-from zraft.tree.children import ManyNames
+from zraft.tree.children import ManyChildren
 from zraft.tree.node import NodeTable, Znode
 from zraft.tree.sessions.session import Session
 
@@ -68,7 +68,7 @@ def node_hash(path: str, node: Znode) -> int:
             node.creates,
             node.aversion,
             node.ephemeral_owner if node.lifetime is None else node.lifetime,
-            *((node.first,) if node.children.__class__ is ManyNames and node.first else ()),
+            *((node.first,) if node.children.__class__ is ManyChildren and node.first else ()),
         )
     )
     return _number(blake2b(packed, digest_size=16).digest(), "big")

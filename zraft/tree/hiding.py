@@ -7,25 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zraft.tree.children import ManyNames
+from zraft.tree.children import ManyChildren
 
-Hidden = dict[str, ManyNames]
-"""Paths of truncated directories with hidden children, and their names.
+Hidden = dict[str, ManyChildren]
+"""Paths of truncated directories with hidden children, and their children.
 
 A directory may be deleted before all of its hidden children are out of memory. It stays in here, and whoever creates it
 anew meanwhile goes on where it ended: its numbers begin at `first`.
 """
 
 
-def is_hidden(hidden: Mapping[str, ManyNames], path: str) -> bool:
+def is_hidden(hidden: Mapping[str, ManyChildren], path: str) -> bool:
     """Return whether one of the znodes on the way to `path` is gone.
 
     Ask only while `hidden` holds anything.
     """
     end = len(path)
     while (slash := path.rfind("/", 0, end)) >= 0:
-        names = hidden.get(path[:slash] or "/")
-        if names is not None and names.is_gone(path[slash + 1 : end]):
+        children = hidden.get(path[:slash] or "/")
+        if children is not None and children.is_gone(path[slash + 1 : end]):
             return True
         end = slash
     return False

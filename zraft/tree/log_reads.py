@@ -6,7 +6,7 @@ from typing import Final
 
 from attrs import frozen
 
-from zraft.tree.children import ManyNames
+from zraft.tree.children import ManyChildren
 from zraft.tree.machine import Machine
 from zraft.tree.paths import ROOT
 from zraft_core.errors import Code
@@ -49,7 +49,7 @@ def read_log(
         return Code.NO_NODE
     if not permits(node.acl, READ, ids):
         return Code.NO_AUTH
-    first_visible = node.children.first if isinstance(node.children, ManyNames) else 0
+    first_visible = node.children.first if isinstance(node.children, ManyChildren) else 0
     end = max(
         node.creates, first_visible
     )  # it is below 0 after 2^31 children, when no more entries have numbers

@@ -25,6 +25,7 @@ from zraft.config.features import (
 from zraft.topics.registry import Registry
 from zraft.topics.registry_image import registry_image
 from zraft.topics.registry_items import full_digest
+from zraft.tree.children import names_of
 from zraft.tree.commands.multi import execute_multi, part_handlers
 from zraft.tree.commands.once import execute_once
 from zraft.tree.commands.ordinary import LOOPS, Watched
@@ -775,7 +776,7 @@ class Machine:
                 node.stat(),
                 node.creates,
                 node.first,
-                tuple(sorted(node.children or ())),
+                tuple(sorted(names_of(path, node.children))),
                 node.lifetime or (),
             )
             for path, node in self.nodes.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from zraft.tree.children import ManyNames, Names
+from zraft.tree.children import Children, ManyChildren
 from zraft_core.znodes.acl import OPEN_ACL, Acl
 from zraft_core.znodes.stat import Stat
 
@@ -60,7 +60,7 @@ class Znode:
         self.ctime = self.mtime = time_ms
         self.version = self.creates = self.aversion = 0
         self.ephemeral_owner = ephemeral_owner
-        self.children: Names | None = None
+        self.children: Children | None = None
         self.folded = 0
         self.lifetime: Lifetime | None = None
 
@@ -77,7 +77,7 @@ class Znode:
     @property
     def first(self) -> int:
         """Children with lower numbers are gone, 0 if it was never truncated."""
-        return self.children.first if isinstance(self.children, ManyNames) else 0
+        return self.children.first if isinstance(self.children, ManyChildren) else 0
 
     @property
     def cversion(self) -> int:
@@ -170,9 +170,9 @@ def table_at_birth() -> NodeTable:
     config = Znode(b"", ((1, "world", "anyone"),), 0, 0, 0)
     config.version = config.aversion = -1
     zookeeper = Znode(b"", OPEN_ACL, 0, 0, 0)
-    zookeeper.children = {"quota", "config"}
+    zookeeper.children = {"/zookeeper/quota": None, CONFIG: None}
     root = Znode(b"", OPEN_ACL, 0, 0, 0)
-    root.children = {"zookeeper"}
+    root.children = {ZOOKEEPER: None}
     table.insert("/", root)
     table.insert(ZOOKEEPER, zookeeper)
     table.insert("/zookeeper/quota", Znode(b"", OPEN_ACL, 0, 0, 0))

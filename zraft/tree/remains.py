@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from zraft.tree.children import ManyNames
+from zraft.tree.children import ManyChildren
 from zraft.tree.node import Znode
 from zraft.tree.sessions.session import Session
 
@@ -17,20 +17,22 @@ class Remains:
         self, shards: Iterable[dict[str, Znode]], sessions: Iterable[Session], rest: Iterable[Any]
     ) -> None:
         self._shards = [shard for shard in shards if shard]
-        self._sets: list[set[str]] = [session.ephemerals for session in sessions if session.ephemerals]
-        self._sets += [part for part in rest if part]
+        self._paths: list[set[str] | dict[str, None]] = []
+        self._paths += [session.ephemerals for session in sessions if session.ephemerals]
+        self._paths += [part for part in rest if part]
 
     def step(self, items: int) -> bool:
-        """Free up to `items` znodes or names, 0.3 us each; False when nothing is left."""
+        """Free up to `items` znodes or paths, 0.3 us each; False when nothing is left."""
         left = items
-        while left > 0 and (self._sets or self._shards):
-            if self._sets:
-                names = self._sets[-1]
-                count = min(left, len(names))
+        while left > 0 and (self._paths or self._shards):
+            if self._paths:
+                paths = self._paths[-1]
+                count = min(left, len(paths))
+                free: Callable[[], object] = paths.popitem if isinstance(paths, dict) else paths.pop
                 for _ in range(count):
-                    names.pop()
-                if not names:
-                    self._sets.pop()
+                    free()
+                if not paths:
+                    self._paths.pop()
                 left -= max(1, count)
                 continue
             shard = self._shards[-1]
@@ -38,12 +40,12 @@ class Remains:
                 _, node = shard.popitem()
                 left -= 1
                 children, node.children = node.children, None
-                if isinstance(children, ManyNames):
-                    self._sets += children.parts()
+                if isinstance(children, ManyChildren):
+                    self._paths += children.parts()
                 elif children is not None and len(children) > items:
-                    self._sets.append(children)
+                    self._paths.append(children)
                 elif children is not None:
                     left -= len(children)
             if not shard:
                 self._shards.pop()
-        return bool(self._sets or self._shards)
+        return bool(self._paths or self._shards)

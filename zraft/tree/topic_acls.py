@@ -38,7 +38,7 @@ class TopicAcls:
             while waiting:
                 path = waiting.pop()
                 node = self._nodes.get(path)
-                below = [f"{path}/{name}" for name in (node and node.children) or ()]
+                below = list((node and node.children) or ())
                 self.guarded.update(below)
                 waiting += below
         self.changed()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from zraft.tree.children import SPLIT_AT, ManyNames, Names
+from zraft.tree.children import ManyChildren, with_child, without_child
 from zraft.tree.digest import TreeDigest
 from zraft.tree.hiding import Hidden, is_hidden
 from zraft.tree.image.reader import ImageState
@@ -60,11 +60,6 @@ _NO_NODE: Final = Code.NO_NODE
 _NO_AUTH: Final = Code.NO_AUTH
 _BAD_VERSION: Final = Code.BAD_VERSION
 _PLAIN_FLAGS: Final = FLAG_EPHEMERAL | FLAG_SEQUENTIAL
-
-
-def _emptied(names: Names) -> Names | None:
-    """Return what a directory keeps of its children when the last has gone: where it was truncated."""
-    return names if isinstance(names, ManyNames) and names.first else None
 
 
 def _next_version(version: int) -> int:
@@ -239,8 +234,8 @@ class Tree:
         if not is_valid_name(name) or slash == 1:
             return Code.NODE_EXISTS if path == ROOT else _BAD_ARGUMENTS
         siblings = parent.children
-        if siblings is not None and name in siblings:
-            if isinstance(siblings, ManyNames) and siblings.is_gone(name):
+        if siblings is not None and path in siblings:
+            if isinstance(siblings, ManyChildren) and siblings.is_gone(path):
                 return _BAD_ARGUMENTS  # NODE_EXISTS would send the client to read it, in vain and for ever
             return Code.NODE_EXISTS
         if parent.ephemeral_owner:
@@ -262,27 +257,22 @@ class Tree:
             owner = session.id
 
         if self.journal is not None:
-            self.journal.append((self._undo_create, (path, name, parent, parent.pzxid, creates)))
+            self.journal.append((self._undo_create, (path, parent, parent.pzxid, creates)))
         if acl is not OPEN_ACL:
             acl = self.acls.hold(acl)
         node = Znode(data, acl, zxid, self.wall_time, owner)
-        if self.hidden and (names := self.hidden.get(path)) is not None:
+        if self.hidden and (children := self.hidden.get(path)) is not None:
             # The children of the earlier directory of this name are not yet out of memory: their numbers stay
             # taken.
-            node.children = names
-            node.creates = names.first
+            node.children = children
+            node.creates = children.first
         if lifetime is not None:
             node.lifetime = lifetime
             self.mortal.add(path)
         self.digest.take_new(path, node)
         self.nodes.insert(path, node)
         self.digest.dirty_nodes.add(parent_path)
-        if siblings is None:
-            parent.children = {name}
-        else:
-            siblings.add(name)
-            if len(siblings) == SPLIT_AT and siblings.__class__ is set:
-                parent.children = ManyNames(siblings)
+        parent.children = with_child(siblings, path)
         parent.creates = creates + 1 if creates != INT32_MAX else INT32_MIN
         parent.pzxid = zxid
         if name in QUOTA_NAMES:
@@ -437,7 +427,7 @@ class Tree:
                 self.mortal,
                 self.quotas.limited,
                 self.digest.dirty_nodes,
-                *(part for names in self.hidden.values() for part in names.parts()),
+                *(part for children in self.hidden.values() for part in children.parts()),
             ),
         )
         self.hidden.clear()
@@ -470,12 +460,8 @@ class Tree:
         digest.dirty_nodes.add(parent_path)
         node = self.nodes.remove(path)
         if self.journal is not None:
-            self.journal.append((self._undo_remove, (path, name, node, parent, parent.pzxid)))
-        siblings = parent.children
-        assert siblings is not None, f"{parent_path} does not know its child {name}"
-        siblings.remove(name)
-        if not siblings:
-            parent.children = _emptied(siblings)
+            self.journal.append((self._undo_remove, (path, node, parent, parent.pzxid)))
+        parent.children = without_child(parent.children, path)
         parent.pzxid = zxid
         if node.ephemeral_owner:
             owner = self.sessions.get(node.ephemeral_owner)
@@ -495,12 +481,9 @@ class Tree:
             self.events.append((NODE_DELETED, path, node.acl))
             self.events.append((NODE_CHILDREN_CHANGED, parent_path, parent.acl))
 
-    def _undo_create(self, path: str, name: str, parent: Znode, pzxid: int, creates: int) -> None:
+    def _undo_create(self, path: str, parent: Znode, pzxid: int, creates: int) -> None:
         node = self.nodes.remove(path)
-        assert parent.children is not None, f"the parent of {path} forgot it"
-        parent.children.remove(name)
-        if not parent.children:
-            parent.children = _emptied(parent.children)
+        parent.children = without_child(parent.children, path)
         parent.pzxid = pzxid
         parent.creates = creates
         if node.ephemeral_owner:
@@ -510,13 +493,10 @@ class Tree:
             self.topic_acls.removed(path)
         self.acls.release(node.acl)
 
-    def _undo_remove(self, path: str, name: str, node: Znode, parent: Znode, pzxid: int) -> None:
+    def _undo_remove(self, path: str, node: Znode, parent: Znode, pzxid: int) -> None:
         node.acl = self.acls.hold(node.acl)
         self.nodes.insert(path, node)
-        if parent.children is None:
-            parent.children = {name}
-        else:
-            parent.children.add(name)
+        parent.children = with_child(parent.children, path)
         parent.pzxid = pzxid
         if node.ephemeral_owner:
             self.sessions[node.ephemeral_owner].ephemerals.add(path)

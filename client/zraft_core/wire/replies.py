@@ -190,22 +190,20 @@ def _multi_error(code: int) -> bytes:
     return MULTI_HEADER.pack(Opcode.ERROR, 0, code) + INT.pack(code)
 
 
-def encode_multi_read_reply(xid: int, zxid: int, results: Sequence[tuple[int, Znode] | int]) -> bytes:
+def encode_multi_read_reply(xid: int, zxid: int, results: Sequence[Znode | list[str] | int]) -> bytes:
     """Return the reply to a multi read, with one part per result.
 
-    A result is (GET_DATA or GET_CHILDREN, the znode), or the code of the part that failed alone.
+    A result is the znode of a getData, the names of a getChildren, or the code of the part that failed alone.
     """
     parts: list[bytes] = []
     for result in results:
         if isinstance(result, int):
             parts.append(_multi_error(result))
-            continue
-        opcode, node = result
-        parts.append(MULTI_HEADER.pack(opcode, 0, 0))
-        if opcode == Opcode.GET_DATA:
-            parts.append(encode_buffer(node.data) + encode_stat(node))
+        elif isinstance(result, list):
+            parts.append(MULTI_HEADER.pack(Opcode.GET_CHILDREN, 0, 0) + encode_texts(result))
         else:
-            parts.append(encode_texts(node.children or ()))
+            parts.append(MULTI_HEADER.pack(Opcode.GET_DATA, 0, 0))
+            parts.append(encode_buffer(result.data) + encode_stat(result))
     parts.append(MULTI_END)
     return encode_body_reply(xid, zxid, b"".join(parts))
 

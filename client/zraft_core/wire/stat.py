@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sized
 from struct import Struct
 from typing import Final, Protocol
 
@@ -66,8 +66,8 @@ class Znode(Protocol):
         """The session that the znode ends with, 0 if none."""
 
     @property
-    def children(self) -> Collection[str] | None:
-        """The names of the children; None stands for no children."""
+    def children(self) -> Sized | None:
+        """The children, of which the number counts; None stands for no children."""
 
 
 def encode_stat(node: Znode) -> bytes:

@@ -6,6 +6,7 @@ import socket
 import threading
 from typing import Any
 
+from zraft.tree.children import names_of
 from zraft.tree.machine import Machine
 from zraft_core.address import Address
 from zraft_core.errors import Code
@@ -43,7 +44,7 @@ class Answering:
             case GetData():
                 return Code.OK, (node.data, node.stat())
             case GetChildren():
-                return Code.OK, tuple(sorted(node.children or ()))
+                return Code.OK, tuple(sorted(names_of(request.path, node.children)))
             case GetAcl():
                 acl = node.acl
                 if not may_administer:

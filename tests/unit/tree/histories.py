@@ -322,6 +322,10 @@ def whole(machine: Machine) -> tuple[Any, ...]:
         users[node.acl] = users.get(node.acl, 0) + 1
     held = {acl: count for acl, (shared, count) in tree.acls._users.items() if shared == acl}
     assert held == {acl: count for acl, count in users.items() if acl != ((ALL, "world", "anyone"),)}
+    known = {id(path) for path, _ in machine.nodes.items()}
+    children = [child for _, node in machine.nodes.items() for child in node.children or ()]
+    children += [child for many in machine.hidden.values() for child in many.hidden_paths(10**6)]
+    assert known.issuperset(map(id, children)), "a child has a string of its own"
     return (
         machine.image(),
         machine.feature_level,
@@ -333,5 +337,5 @@ def whole(machine: Machine) -> tuple[Any, ...]:
         sorted(machine.quotas.limited),
         sorted(held.items()),
         {path: type(node.children) for path, node in machine.nodes.items()},
-        {path: (names.first, names.hidden_names(10**6)) for path, names in machine.hidden.items()},
+        {path: (many.first, many.hidden_paths(10**6)) for path, many in machine.hidden.items()},
     )

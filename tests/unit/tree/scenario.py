@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from zraft.tree.children import names_of
 from zraft.tree.machine import Machine
 from zraft.tree.node import Znode
 from zraft.tree.sessions.session import Session
@@ -122,7 +123,7 @@ class Scenario:
         return self.node(path).stat()
 
     def names(self, path: str) -> list[str]:
-        return sorted(self.node(path).children or ())
+        return sorted(names_of(path, self.node(path).children))
 
     def events(self) -> list[tuple[int, str]]:
         """(type, path) of what happened since the last call."""

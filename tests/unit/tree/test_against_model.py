@@ -74,8 +74,7 @@ def check_equal(scenario: Scenario, model: Model) -> None:
         path: (z["data"], model.stat(path), z["creates"]) for path, z in model.znodes.items()
     }
     for path, node in machine.nodes.items():
-        prefix = path if path == "/" else path + "/"
-        assert sorted(prefix + name for name in node.children or ()) == model.children(path)
+        assert sorted(node.children or ()) == model.children(path)
         assert node.children is None or node.children
     for session in machine.sessions.values():
         owned = {path for path, z in model.znodes.items() if z["owner"] == session.id}

@@ -1,4 +1,4 @@
-"""Large directories: the names of many children behave as a set does, and grow without a stall."""
+"""Large directories: many children behave as a set of paths does, and grow without a stall."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import random
 import pytest
 
 from tests.unit.tree.scenario import Scenario
-from zraft.tree.children import SPLIT_AT, ManyNames
-from zraft.tree.reads import get_children
+from zraft.tree.children import SPLIT_AT, ManyChildren, names_of
+from zraft.tree.node import Znode
+from zraft.tree.reads import get_children, listing_bytes
 from zraft_core.errors import Code
+from zraft_core.wire.jute import encode_texts
+from zraft_core.znodes.acl import OPEN_ACL
 
 
 @pytest.fixture
@@ -19,38 +22,49 @@ def scenario() -> Scenario:
     return scenario
 
 
-def test_many_names_behave_like_a_set(seed: int) -> None:
+def test_many_children_behave_like_a_set_of_paths(seed: int) -> None:
     rng = random.Random(seed)
-    plain = {f"é{n}" for n in range(1000)}
-    many = ManyNames(plain)
+    plain = {f"/ü/é{n}" for n in range(1000)}
+    many = ManyChildren(plain)
     for _ in range(5000):
-        name = f"é{rng.randrange(2000)}"
-        assert (name in many) == (name in plain)
-        if name in plain:
-            plain.remove(name)
-            many.remove(name)
+        path = f"/ü/é{rng.randrange(2000)}"
+        assert (path in many) == (path in plain)
+        if path in plain:
+            plain.remove(path)
+            many.remove(path)
         else:
-            plain.add(name)
-            many.add(name)
+            plain.add(path)
+            many.add(path)
         assert len(many) == len(plain)
     assert set(many) == plain
-    assert many.name_bytes == sum(len(name.encode()) for name in plain)
+    assert many.path_bytes == sum(len(path.encode()) for path in plain)
+    assert set(names_of("/ü", many)) == {path[3:] for path in plain}
 
 
-def test_a_numbered_name_is_added_unless_it_is_there_or_below_the_first(seed: int) -> None:
+@pytest.mark.parametrize("above", ["/", "/d", "/ä/b"])
+@pytest.mark.parametrize("many", [False, True])
+def test_a_listing_is_as_long_as_it_is_said_to_be(above: str, many: bool) -> None:
+    prefix = above if above != "/" else ""
+    children = dict.fromkeys(f"{prefix}/{'n' * n}" for n in range(1, 20))
+    node = Znode(b"", OPEN_ACL, 1, 0, 0)
+    node.children = ManyChildren(children) if many else children
+    assert listing_bytes(above, node) == len(encode_texts(names_of(above, node.children))) - 4
+
+
+def test_a_numbered_child_is_added_unless_it_is_there_or_below_the_first(seed: int) -> None:
     rng = random.Random(seed)
-    one, other = ManyNames(), ManyNames()
+    one, other = ManyChildren(), ManyChildren()
     for _ in range(3000):
         number = rng.choice((rng.randrange(2000), rng.randrange(10**9)))
-        name = f"{rng.choice(('', 'q-'))}{number:010d}"
+        path = f"/q/{rng.choice(('', 'q-'))}{number:010d}"
         if rng.random() < 0.01:
             first = max(one.first, rng.randrange(1500))
             assert one.truncate(first) == other.truncate(first)
-        is_new = name not in other
+        is_new = path not in other
         if is_new:
-            other.add(name)
-        assert one.add_numbered(number, name) is is_new
-        assert (len(one), one.name_bytes) == (len(other), other.name_bytes)
+            other.add(path)
+        assert one.add_numbered(number, path) is is_new
+        assert (len(one), one.path_bytes) == (len(other), other.path_bytes)
     assert set(one) == set(other)
 
 
@@ -61,11 +75,11 @@ def test_large_directory_is_created_listed_and_deleted_again(scenario: Scenario)
         scenario.create(f"/d/{n}")
         scenario.machine.events.clear()
     node = scenario.node("/d")
-    assert isinstance(node.children, ManyNames)
+    assert isinstance(node.children, ManyChildren)
     assert (node.num_children, node.cversion) == (total, total)
     found = get_children(scenario.machine, "/d", ())
     assert not isinstance(found, Code)
-    assert set(found.children or ()) == {str(n) for n in range(total)}
+    assert set(names_of("/d", found.children)) == {str(n) for n in range(total)}
     assert scenario.create("/d/7") is Code.NODE_EXISTS
     for n in range(total):
         assert scenario.delete(f"/d/{n}") is Code.OK

@@ -16,7 +16,7 @@ import pytest
 from tests.unit.tree.histories import History, whole
 from tests.unit.tree.scenario import EPHEMERAL, ONE, TWO, Scenario, create
 from zraft.config.features import FEATURE_LEVEL_MAX, FeatureLevelError
-from zraft.tree.children import SPLIT_AT, ManyNames
+from zraft.tree.children import SPLIT_AT, ManyChildren
 from zraft.tree.commands import truncation
 from zraft.tree.image.layout import ACL, END, HEAD, MEMBER, ROW, SESSION, ZNODE
 from zraft.tree.image.reader import ImageReader, ImageState
@@ -151,10 +151,10 @@ def test_large_directory_is_restored_as_one_that_grew(count: int) -> None:
         scenario.multi(*(create(f"/d/n{number}") for number in numbers))
     again = restored(written(ImageWriter(scenario.machine), 5_000, 2**20))
     children = again.nodes.get("/d").children  # type: ignore[union-attr]
-    assert children.__class__ is (ManyNames if count >= SPLIT_AT else set)
+    assert children.__class__ is (ManyChildren if count >= SPLIT_AT else dict)
     assert whole(again) == whole(scenario.machine)
-    if isinstance(children, ManyNames):
-        assert children.name_bytes == scenario.node("/d").children.name_bytes  # type: ignore[union-attr]
+    if isinstance(children, ManyChildren):
+        assert children.path_bytes == scenario.node("/d").children.path_bytes  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("seed", range(8))

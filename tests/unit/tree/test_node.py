@@ -35,7 +35,7 @@ def test_stat_is_a_copy_and_its_fields_are_in_the_order_of_the_wire() -> None:
         "data_length", "num_children", "pzxid",
     )  # fmt: skip
     assert stat == (5, 5, 7, 7, 0, 0, 0, 9, 3, 0, 5)
-    node.children = {"x"}
+    node.children = {"/n/x": None}
     node.version = 4
     assert (stat.version, stat.num_children) == (0, 0)
     assert all(getattr(node, field) == value for field, value in node.stat()._asdict().items())

@@ -176,7 +176,7 @@ def _told(result: Any) -> Any:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_loops_come_to_what_single_commands_come_to(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zraft.tree.znodes.SPLIT_AT", SPLIT_AT)
+    monkeypatch.setattr("zraft.tree.children.SPLIT_AT", SPLIT_AT)
     monkeypatch.setattr(ordinary, "SPLIT_AT", SPLIT_AT)
     if seed % 2:
         monkeypatch.setattr("zraft.tree.digest.PENDING_AT_POINT", 0)  # new znodes are hashed at once

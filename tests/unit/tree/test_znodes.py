@@ -284,7 +284,7 @@ def test_existing_child_of_ephemeral_parent_cannot_be_but_existence_is_checked_f
     scenario.create("/e", flags=EPHEMERAL)
     assert scenario.create("/e/a") is Code.NO_CHILDREN_FOR_EPHEMERALS
     assert scenario.create("/e/a", flags=SEQUENTIAL) is Code.NO_CHILDREN_FOR_EPHEMERALS
-    scenario.node("/e").children = {"a"}
+    scenario.node("/e").children = {"/e/a": None}
     assert scenario.create("/e/a") is Code.NODE_EXISTS
 
 

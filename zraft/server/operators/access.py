@@ -20,6 +20,7 @@ from zraft.operator.requests import (
     OperatorReply,
     Refused,
 )
+from zraft.tree.children import names_of
 from zraft.tree.commands.multi import MultiFailed
 from zraft.tree.machine import Machine
 from zraft.tree.node import Znode
@@ -64,7 +65,7 @@ def answer(machine: Machine, request: AclLook) -> OperatorReply:
     default = None if directory is None else _told(directory)
     match request:
         case AclList(after=after):
-            names = sorted((directory and directory.children) or ())
+            names = sorted(names_of(kind.value, None if directory is None else directory.children))
             start = bisect_right(names, after)
             lines = []
             for written in names[start : start + PAGE]:

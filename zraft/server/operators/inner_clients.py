@@ -23,6 +23,7 @@ from zraft.server.clients.authentication.proofs import logged_in_ids, meets
 from zraft.server.clients.authentication.sasl import AuthenticationError
 from zraft.server.engine.driver import Driver
 from zraft.tree import reads
+from zraft.tree.children import names_of
 from zraft.tree.log_reads import read_log
 from zraft_core.errors import Code
 from zraft_core.znodes.acl import Acl, Ids
@@ -113,12 +114,12 @@ class InnerClients:
         return LookedAt(node.stat(), data, None if isinstance(acl, Code) else acl[0])
 
     def names(self, path: str, ids: Ids) -> list[str] | Code:
-        """Return the names of all children, in no order, or why not. A hundred thousand of them take some 7 ms."""
+        """Return the names of all children, in no order, or why not. A hundred thousand of them take some 15 ms."""
         why_not = self._why_not(ids)
         if why_not is not None:
             return why_not
         node = reads.get_children(self._driver.machine, path, ids)
-        return node if isinstance(node, Code) else list(node.children or ())
+        return node if isinstance(node, Code) else names_of(path, node.children)
 
     def log_end(self, path: str, prefix: str, ids: Ids) -> int | Code:
         """Return the number that the next sequential child of this prefix gets, or why not."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
-from zraft.tree.children import SPLIT_AT, ManyNames
+from zraft.tree.children import SPLIT_AT, ManyChildren
 from zraft.tree.node import SHARD_COUNT, SHARD_SHIFT, ZOOKEEPER, Znode
 from zraft.tree.paths import NO_NAMES, ROOT
 from zraft.tree.quota import QUOTA_NAMES
@@ -122,8 +122,7 @@ def create(
     first_zxid = zxid
     growth = done = 0
     directory: str | None = None
-    prefix: str | None = None  # the path of the sequential znode before, up to its number; `stem` is its name
-    stem = ""
+    prefix: str | None = None  # the path of the sequential znode before, up to its number
     for command in commands:
         try:
             opcode, path, data, acl, flags, _ = command
@@ -146,11 +145,13 @@ def create(
             if size > largest:
                 break
         goes_on = flags and path == prefix
-        if goes_on:
-            above, name = directory, stem
-        else:
+        if not goes_on:
             above, slash, name = path.rpartition("/")
-            prefix, stem = path if flags else None, name
+            prefix = path if flags else None
+            if not (name.isascii() and name.isprintable()) or (
+                not flags and (name in NO_NAMES or name in QUOTA_NAMES)
+            ):
+                break
         if above != directory:
             directory = above
             if not slash or above == ROOT or (above or ROOT) in watched_children:
@@ -161,35 +162,33 @@ def create(
             parent = found
             mark(above or ROOT)
             creates = parent.creates
-            siblings = parent.children if parent.children is not None else set()
-            room = SPLIT_AT - len(siblings) if siblings.__class__ is set else 0
+            siblings = parent.children
+            many = siblings if isinstance(siblings, ManyChildren) else None
+            few = siblings if isinstance(siblings, dict) else {}
+            room = SPLIT_AT - len(few) if many is None else 0
         if flags:
-            number = f"{creates:010d}"
-            path += number
-            name += number
-        if (
-            room == 1  # the set of names is about to be split
-            or creates == INT32_MAX
-            or not (goes_on or (name.isascii() and name.isprintable()))
-            or name in NO_NAMES
-            or name in QUOTA_NAMES
-            or path in watched_data
-        ):
+            path += f"{creates:010d}"
+        # With room for one, the dict of siblings is about to be split.
+        if room == 1 or creates == INT32_MAX or path in watched_data:
             break
-        if flags and siblings.__class__ is ManyNames and creates >= 0:
-            if not siblings.add_numbered(creates, name):
+        if many is None:
+            if path in few:
                 break
-        elif name in siblings:
+            few[path] = None
+        elif flags and creates >= 0:
+            if not many.add_numbered(creates, path):
+                break
+        elif path in many:
             break
         else:
-            siblings.add(name)
+            many.add(path)
         node = Znode(data, OPEN_ACL, zxid, now_ms, 0)
         take_new(path, node)
         shards[hash(path) >> SHARD_SHIFT & _SHARD_MASK][path] = node
         growth += len(path) + size
         room -= 1
         creates += 1
-        parent.children = siblings
+        parent.children = few if many is None else many
         parent.creates = creates
         parent.pzxid = zxid
         if results is not None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from zraft.tree.children import ManyNames, Names, in_order
+from zraft.tree.children import ManyChildren, in_order, without_child
 from zraft.tree.commands.upsert import put
-from zraft.tree.paths import ROOT, is_valid_path
+from zraft.tree.paths import ROOT, is_valid_path, parent_of
 from zraft.tree.quota_usage import count_usage
 from zraft_core.errors import Code
 from zraft_core.znodes.acl import DELETE, permits
@@ -48,7 +48,7 @@ def truncate(tree: Tree, command: Command, zxid: int) -> Code:
     if path == _ZOOKEEPER or path.startswith(_ZOOKEEPER + "/"):
         return Code.BAD_ARGUMENTS
     children = node.children
-    begin = children.first if isinstance(children, ManyNames) else 0
+    begin = children.first if isinstance(children, ManyChildren) else 0
     if not begin <= first <= node.creates:
         return Code.BAD_ARGUMENTS
     if origin is not None:
@@ -64,18 +64,18 @@ def truncate(tree: Tree, command: Command, zxid: int) -> Code:
 
 def _goes_too(path: str, origin: str, first: int) -> bool:
     top = path if path != ROOT else ""
-    return origin.startswith(top + "/") and ManyNames((), first).is_gone(
+    return origin.startswith(top + "/") and ManyChildren((), first).is_gone(
         origin[len(top) + 1 :].partition("/")[0]
     )
 
 
 def _hide(tree: Tree, path: str, node: Znode, first: int, zxid: int) -> None:
     tree.digest.dirty_nodes.add(path)
-    names = node.children
-    if not isinstance(names, ManyNames):
-        node.children = names = ManyNames(names or ())
-    if names.truncate(first):
-        tree.hidden[path] = names
+    children = node.children
+    if not isinstance(children, ManyChildren):
+        node.children = children = ManyChildren(children or ())
+    if children.truncate(first):
+        tree.hidden[path] = children
         node.pzxid = zxid
         tree.events.append((NODE_CHILDREN_CHANGED, path, node.acl))
 
@@ -87,9 +87,9 @@ def drain(tree: Tree) -> None:
     """
     drained = _Drain(tree, REMOVED_PER_ENTRY_MAX)
     for directory in sorted(tree.hidden):
-        names = tree.hidden.get(directory)
-        if names is not None:  # otherwise it was inside of one that went before it
-            drained.empty(directory, names)
+        children = tree.hidden.get(directory)
+        if children is not None:  # otherwise it was inside of one that went before it
+            drained.empty(directory, children)
         if not drained.left:
             break
     drained.finish()
@@ -110,9 +110,9 @@ class _Drain:
         self.left = limit
         self._usage: dict[str, tuple[int, int]] = {}
 
-    def empty(self, directory: str, names: ManyNames) -> None:
+    def empty(self, directory: str, children: ManyChildren) -> None:
         """Remove hidden children, each after all that is below it."""
-        stack: list[tuple[str, list[str]]] = [(directory, names.hidden_names(self.left)[::-1])]
+        stack: list[tuple[str, list[str]]] = [(directory, children.hidden_paths(self.left)[::-1])]
         while stack and self.left:
             above, waiting = stack[-1]
             if not waiting:
@@ -121,7 +121,7 @@ class _Drain:
                     # All that was below it fitted in the round, or `left` is used up.
                     self.remove(above)
                 continue
-            path = f"{above if above != ROOT else ''}/{waiting.pop()}"
+            path = waiting.pop()
             below = self._below(path)
             if below:
                 stack.append((path, below[::-1]))
@@ -129,32 +129,29 @@ class _Drain:
                 self.remove(path)
 
     def _below(self, path: str) -> list[str]:
-        """Return the names of children in memory, whether hidden by themselves or not."""
+        """Return the paths of children in memory, whether hidden by themselves or not."""
         tree = self._tree
         node = tree.nodes.get(path)
         assert node is not None, f"{path} is to be removed and not there"
-        names: Names = node.children if node.children is not None else set()
         hidden = tree.hidden.get(path)
-        found = [] if hidden is None else hidden.hidden_names(self.left)
-        return found + in_order(names, self.left - len(found)) if names else found
+        found = [] if hidden is None else hidden.hidden_paths(self.left)
+        return found + in_order(node.children, self.left - len(found)) if node.children else found
 
     def remove(self, path: str) -> None:
         """Take a znode out of memory that has nothing below it."""
         tree = self._tree
-        slash = path.rfind("/")
-        parent_path, name = path[:slash] or ROOT, path[slash + 1 :]
+        parent_path = parent_of(path)
         tree.digest.dirty_nodes.add(path)
         node = tree.nodes.remove(path)
-        names: Any = tree.hidden.get(parent_path)
-        if names is not None and names.is_gone(name):
-            names.remove(name)
-            if not names.hidden_count:
+        siblings = tree.hidden.get(parent_path)
+        if siblings is not None and siblings.is_gone(path):
+            siblings.remove(path)
+            if not siblings.hidden_count:
                 del tree.hidden[parent_path]
         else:
             parent = tree.nodes.get(parent_path)
             assert parent is not None, f"{path} has no parent"
-            assert parent.children is not None, f"{parent_path} does not know its child {name}"
-            parent.children.remove(name)
+            parent.children = without_child(parent.children, path)
         if node.ephemeral_owner:
             owner = tree.sessions.get(node.ephemeral_owner)
             if owner is not None:

@@ -14,7 +14,7 @@ import msgpack
 from zraft.config.features import LEVEL_OF_TOPICS
 from zraft.topics.registry import Registry
 from zraft.topics.registry_image import registry_image
-from zraft.tree.children import ManyNames
+from zraft.tree.children import ManyChildren
 from zraft.tree.digest import MODULUS, TreeDigest, node_hash, session_hash
 from zraft.tree.image.layout import (
     ACL,
@@ -265,7 +265,7 @@ class ImageWriter:
             (
                 ZNODE, path, node.data, number, node.czxid, node.mzxid, node.pzxid, node.ctime, node.mtime,
                 node.version, node.creates, node.aversion, whose,
-                *((node.first,) if node.children.__class__ is ManyNames and node.first else ()),
+                *((node.first,) if node.children.__class__ is ManyChildren and node.first else ()),
             )
         )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 A million znodes are read while nobody is served, so this is written for speed. What can be asked of a whole slice of
 records is asked once, of its columns; if any answer is no, each record of the slice is looked at by itself, which also
-finds the words for an error. Which znode is whose child is written down in lists at first, and becomes their sets when
+finds the words for an error. Which znode is whose child is written down in lists at first, and is told to the parents when
 everything was read: then a parent need not be found for each of its children.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
-from zraft.tree.children import SPLIT_AT, ManyNames
+from zraft.tree.children import SPLIT_AT, ManyChildren
 from zraft.tree.digest import item_hash
 from zraft.tree.hiding import Hidden
 from zraft.tree.image.layout import GHOST, ZNODE, shown
@@ -32,8 +32,8 @@ _FIELDS: Final = 13
 _TRUNCATED_FIELDS: Final = 14
 _GHOST_TYPES: Final = (int, str, int)
 _TIMES_KEPT_MAX: Final = 65_536
-_NAMES_PER_ITEM: Final = 32
-"""Names that go into a set in the time of reading one znode."""
+_CHILDREN_PER_ITEM: Final = 32
+"""Paths that go into a dict in the time of reading one znode."""
 
 _TUPLE: Final = {tuple}
 _STR: Final = {str}
@@ -59,7 +59,7 @@ class ZnodesReader:
     Attributes:
         count: znodes taken.
         unowned: ephemerals whose session was not read yet.
-        truncated: names below truncated directories and ghosts, since `link`.
+        truncated: children of truncated directories and ghosts, since `link`.
     """
 
     def __init__(self, sessions: Mapping[int, Session]) -> None:
@@ -76,8 +76,8 @@ class ZnodesReader:
         self._firsts: dict[str, int] = {}
         # In shards, as one large dict would stall. The root's children are those of "".
         self._families: _Families = [{} for _ in range(SHARD_COUNT)]
-        self._large: tuple[ManyNames, list[str]] | None = None
-        """A directory whose names are taken over piece by piece, and those that are left."""
+        self._large: tuple[ManyChildren, list[str]] | None = None
+        """A directory whose children are taken over piece by piece, and those that are left."""
         # Znodes of one entry have one time, and equal times stay one object, as they were: 32 bytes of memory each.
         self._times: dict[int, int] = {}
 
@@ -163,12 +163,12 @@ class ZnodesReader:
                 raise ProtocolError(f"image: znode {path!r}: it comes twice")
             if owner != 0:
                 self._take_owner(path, node, owner)
-            parent, _, name = path.rpartition("/")
+            parent = path[: path.rfind("/")]
             family = families[hash(parent) >> SHARD_SHIFT & _SHARD_MASK]
             if parent in family:
-                family[parent].append(name)
+                family[parent].append(path)
             else:
-                family[parent] = [name]
+                family[parent] = [path]
             node.folded = share = item_hash(
                 "node", path, data, acl, czxid, mzxid, pzxid, ctime, mtime, version, creates, aversion, owner
             )
@@ -228,7 +228,7 @@ class ZnodesReader:
         if first:
             self._truncate(path, first)
         if path != ROOT:
-            self._family(parent).append(name)
+            self._family(parent).append(path)
         if name == LIMITS:
             self._take_limits((path,))
         node.folded = share = item_hash("node", path, data, acl, *record[4:])
@@ -246,17 +246,17 @@ class ZnodesReader:
         families = self._families
         while items > 0:
             if self._large is not None:
-                many, names = self._large
-                taken = names[-items:]
+                many, paths = self._large
+                taken = paths[-items:]
                 many.extend(taken)
-                del names[-items:]
+                del paths[-items:]
                 items -= len(taken)
-                if not names:
+                if not paths:
                     self._large = None
             elif families[-1]:
-                parent, names = families[-1].popitem()
-                items -= 1 + len(names) // _NAMES_PER_ITEM
-                self._link(parent or ROOT, names)
+                parent, paths = families[-1].popitem()
+                items -= 1 + len(paths) // _CHILDREN_PER_ITEM
+                self._link(parent or ROOT, paths)
             elif len(families) > 1:
                 families.pop()
             else:
@@ -268,7 +268,7 @@ class ZnodesReader:
         """True if `link` has nothing left to do."""
         return self._large is None and len(self._families) == 1 and not self._families[0]
 
-    def _link(self, path: str, names: list[str]) -> None:
+    def _link(self, path: str, children: list[str]) -> None:
         first = self._firsts.get(path, 0)
         node = self.nodes.get(path)
         if node is None:
@@ -278,25 +278,24 @@ class ZnodesReader:
             raise ProtocolError(f"image: znode {path!r}: it is a ghost as well")
         elif node.ephemeral_owner and not first:
             raise ProtocolError(f"image: znode {path!r}: an ephemeral with children")
-        if first or len(names) >= SPLIT_AT:
-            many = ManyNames((), first)
+        if first or len(children) >= SPLIT_AT:
+            many = ManyChildren((), first)
             if node is not None:
                 node.children = many
             if first:
                 self.truncated[path] = many
-            self._large = many, names
+            self._large = many, children
         else:
             assert node is not None
-            # A set that grew has room for twice as many names as its copy, which has enough.
-            node.children = set(names).copy()
+            node.children = dict.fromkeys(children)
 
     def check_truncated(self) -> None:
         """Raise ProtocolError if a truncated directory or ghost contradicts itself, when all is linked."""
-        for path, names in self.truncated.items():
+        for path, children in self.truncated.items():
             node = self.nodes.get(path)
-            if node is None and names:
+            if node is None and children:
                 raise _missing(path)
-            if (not names.hidden_count) if node is None else (node.ephemeral_owner and names):
+            if (not children.hidden_count) if node is None else (node.ephemeral_owner and children):
                 raise ProtocolError(
                     f"image: truncated znode {path!r}: a ghost without hidden children, or an ephemeral with others"
                 )

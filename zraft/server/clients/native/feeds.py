@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from zraft.server.clients.connection import Phase
+from zraft.tree.children import names_of
 from zraft.tree.log_reads import read_log
 from zraft.tree.machine import Machine
 from zraft.tree.node import Znode
@@ -365,7 +366,7 @@ class Feeds:
         node = self._machine.find(directory)
         if node is not None and not permits(node.acl, READ, connection.ids):
             return Code.NO_AUTH
-        names = list(node.children or ()) if node is not None else []
+        names = names_of(directory, node.children) if node is not None else []
         feed = self._dictionaries.get(directory)
         if feed is None:
             feed = self._dictionaries[directory] = DictionaryFeed(directory)

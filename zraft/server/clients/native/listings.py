@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
+from zraft.tree.children import names_of
 from zraft.tree.machine import Machine
 from zraft.tree.node import Znode
 
@@ -27,7 +28,7 @@ class Listings:
         mark = (node.czxid, node.cversion)
         kept = self._kept.get(directory)
         if kept is None or (begins and kept[0] != mark):
-            kept = mark, sorted(node.children or ())
+            kept = mark, sorted(names_of(directory, node.children))
             self._kept[directory] = kept
             if len(self._kept) > LISTINGS_MAX:
                 self._kept.popitem(last=False)

@@ -13,6 +13,7 @@ from zraft.server.clients.native.feeds import entries_of
 from zraft.server.clients.native.services import NativeSpeaker
 from zraft.server.clients.native.topics import read_topics
 from zraft.tree import reads
+from zraft.tree.children import names_of
 from zraft.tree.log_reads import read_log
 from zraft.tree.node import Znode
 from zraft_core.errors import Code
@@ -62,7 +63,7 @@ def size_of(connection: NativeSpeaker, query: Query) -> int:
             return 0 if node is None else node.data_length
         case ReadChildren(path=path) | ReadOwners(path=path):
             node = machine.find(path)
-            return 0 if node is None else reads.listing_bytes(node)
+            return 0 if node is None else reads.listing_bytes(path, node)
         case GetState() | GetItems() | ReadLog() | ReadTopics():
             return LARGE_BYTES
         case ReadExists() | GetSize() | ReadSync() | ReadDiagnostic() | ReadMembers():
@@ -115,12 +116,11 @@ def _answer(connection: NativeSpeaker, number: int, query: Query) -> bytes | tup
             return answers.encode_result(number, zxid, ExistsResult(stat))
         case ReadChildren(path=path):
             node = _found(path, reads.get_children(machine, path, connection.ids))
-            size = reads.listing_bytes(node)
+            size = reads.listing_bytes(path, node)
             if size > connection.clients.settings.reply_bytes_max:
                 raise _too_long(connection, path, "spread the znodes")
-            return answers.encode_result(
-                number, zxid, ChildrenResult(tuple(node.children or ()), node.stat())
-            )
+            names = tuple(names_of(path, node.children))
+            return answers.encode_result(number, zxid, ChildrenResult(names, node.stat()))
         case ReadOwners(path=path):
             return _owners(connection, number, path)
         case ReadLog():
@@ -137,7 +137,7 @@ def _answer(connection: NativeSpeaker, number: int, query: Query) -> bytes | tup
 
 def _owners(connection: NativeSpeaker, number: int, path: str) -> bytes:
     machine, view = connection.machine, connection.view
-    names = list(_found(path, reads.get_children(machine, path, connection.ids)).children or ())
+    names = names_of(path, _found(path, reads.get_children(machine, path, connection.ids)).children)
     if len(names) > OWNERS_MAX:
         raise Failure(
             Code.BAD_ARGUMENTS,
@@ -164,7 +164,7 @@ def state_of(connection: NativeSpeaker, directory: str) -> list[bytes]:
     if node is None:
         return []
     machine, ids, limit = connection.machine, connection.ids, connection.clients.settings.reply_bytes_max
-    names = list(node.children or ())
+    names = names_of(directory, node.children)
     found: list[bytes] = []
     size = 0
     for start in range(0, len(names), NAMES_PER_STEP):

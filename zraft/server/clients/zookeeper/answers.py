@@ -11,6 +11,7 @@ from zraft.server.clients.connection import LARGE_BYTES, UNCOUNTED_BYTES
 from zraft.server.clients.zookeeper.queries import QUERIES, too_long
 from zraft.server.clients.zookeeper.services import ZooKeeperSpeaker
 from zraft.tree import reads
+from zraft.tree.children import names_of
 from zraft.tree.node import SHARD_COUNT
 from zraft.tree.reads import DescendantCount
 from zraft_core.errors import Code
@@ -94,7 +95,7 @@ def answer(connection: ZooKeeperSpeaker, opcode: int, xid: int, frame: bytes, *,
         if isinstance(node, int):
             connection.emit(replies.encode_error_reply(xid, zxid, node))
             return 0
-        size = reads.listing_bytes(node)
+        size = reads.listing_bytes(path, node)
         if size > clients.settings.reply_bytes_max:
             connection.failed(
                 xid, too_long(clients, connection, f"getChildren of {path!r}", node.num_children, size)
@@ -110,7 +111,7 @@ def answer(connection: ZooKeeperSpeaker, opcode: int, xid: int, frame: bytes, *,
         if watch:
             clients.watches.add_child(path, connection)
             clients.bound_watches(connection)
-        names = node.children or ()
+        names = names_of(path, node.children)
         if opcode == GET_CHILDREN:
             connection.emit(replies.encode_children_reply(xid, zxid, names))
         else:

@@ -11,6 +11,7 @@ from typing import Final
 
 from zraft.server.clients.zookeeper.services import ZooKeeperServices, ZooKeeperSpeaker
 from zraft.tree import reads
+from zraft.tree.children import names_of
 from zraft.tree.node import Znode
 from zraft.tree.watches import reregister
 from zraft_core.errors import Code
@@ -74,7 +75,7 @@ def _multi_read(
 ) -> bytes | Code:
     """Answer a multi read. A part that fails says so in its place; the others are answered."""
     machine, ids = clients.machine, connection.ids
-    results: list[tuple[int, Znode] | int] = []
+    results: list[Znode | list[str] | int] = []
     size = 0
     for opcode, path in requests.decode_multi_read(frame):
         read = reads.get_data if opcode == Opcode.GET_DATA else reads.get_children
@@ -82,10 +83,10 @@ def _multi_read(
         if isinstance(node, Code):
             results.append(node)
             continue
-        size += node.data_length if opcode == Opcode.GET_DATA else reads.listing_bytes(node)
+        size += node.data_length if opcode == Opcode.GET_DATA else reads.listing_bytes(path, node)
         if size > clients.settings.reply_bytes_max:
             return too_long(clients, connection, f"multiRead up to {path!r}", len(results) + 1, size)
-        results.append((opcode, node))
+        results.append(node if opcode == Opcode.GET_DATA else names_of(path, node.children))
     return replies.encode_multi_read_reply(xid, machine.last_zxid, results)
 
 
