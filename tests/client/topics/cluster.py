@@ -307,6 +307,7 @@ class TopicConnection(FakeConnection):
         self._due = False
         self.due_bytes = 0
         self.wants_flush = False  # what is answered is written at once
+        self.closing = False
 
     # what ConnectionTopics needs of a connection
 

@@ -12,6 +12,7 @@ from attrs import evolve
 
 from tests.unit.server.native import Map, NativeClient, started
 from zraft.server.clients.native import topics as native_topics
+from zraft.server.clients.native.feeds import Feeds
 from zraft.server.clients.turn_share import REQUESTS_PER_TURN_MAX
 from zraft.topics.service import Consumers, Fetched, Offset, TopicClient, TopicRefusal
 from zraft_core.claims.answers import Accepted
@@ -453,6 +454,34 @@ def test_a_connection_that_ends_is_dropped_and_is_told_nothing_any_more(served: 
     assert client is not None
     client.on_fetched(number, Fetched(GROUP, [], 0, 0, 0, STAMP))
     assert served.push() == []
+
+
+def test_a_connection_that_is_closed_in_the_middle_of_its_answers_is_told_nothing_any_more(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it subscribed to is too much before the first of two fetches is answered. The second one ended the server."""
+    consumer, writer = NativeClient(served.server, 10), NativeClient(served.server, 11)
+    assert consumer.ask({"type": "subscribe", "dictionary": "default", "credit": 1_000_000})[0]["success"]
+    consumer.send(fetch((GROUP, 0, 9), id=1), fetch((OTHER, 0, 9), id=2))
+    served.server.turn()
+    first, second = served.service.ids("fetch")
+    client = served.service.client
+    assert client is not None
+    consumer.taken()
+    clients = served.server.driver.clients
+    clients.settings = evolve(clients.settings, output_bytes_max=2_000)
+    push = Feeds.push
+
+    def push_and_wake(feeds: Feeds, bytes_max: int) -> None:
+        push(feeds, bytes_max)
+        client.on_fetched(first, Fetched(GROUP, [], 0, 0, 0, STAMP))
+        client.on_fetched(second, Fetched(OTHER, [], 0, 0, 0, STAMP))
+
+    monkeypatch.setattr(Feeds, "push", push_and_wake)
+    assert writer.one({"type": "put", "key": 1, "value": "x" * 3_000})["success"]
+    assert consumer.closed
+    assert consumer.taken() == []
+    assert consumer.connection.due_bytes == 0
 
 
 @pytest.mark.parametrize(

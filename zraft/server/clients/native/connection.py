@@ -705,9 +705,12 @@ class NativeConnection(NativeSpeaker):
 
     def _push_first(self) -> bool:
         """Write what the client is to be told of before its next answer; False if that is too much, which is the end."""
+        if self.closing:
+            return False
         self.clients.feeds.push_to(self)
         if not self.is_overfull:
             return True
+        self.unpushed = True  # whoever goes on to write comes here again, and is told that it is the end
         self.clients.refuse(
             self, "what it subscribed to is more than client.output_bytes_max before its next answer"
         )

@@ -439,6 +439,8 @@ class ConnectionTopics:
             rows = reply_rows(replies, stream.times)
             connection.push(encode_replies(stream.number, zxid, rows, list(refused.values())))
         for fetching in list(self._ripe):
+            if connection.closing:
+                return True  # an answer before this one was too much, and `release` forgot all others
             if connection.wants_flush:
                 return False
             del self._ripe[fetching]
