@@ -97,9 +97,10 @@ class ProducerProcess:
         self.process.wait()
 
     def finish(self) -> None:
-        """Stop sending; until everything it sent is decided."""
+        """Stop sending; until everything it sent is decided. A process that began just now may not listen yet: it ends."""
         self.process.send_signal(signal.SIGTERM)
-        self.wait()
+        if self.process.wait(PATIENT_S) != -signal.SIGTERM or self.sent():
+            self.wait()
 
     def wait(self) -> None:
         code = self.process.wait(PATIENT_S)
