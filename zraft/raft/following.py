@@ -39,6 +39,7 @@ class Following(Voting):
                 # A leader whose log lacks what is committed leads nobody: it was replaced and has not heard.
                 self._become_follower(max(self.term, meta.term), None)
             self._ack_index = 0  # the entries that were to be acknowledged are gone
+            self._outbox.withhold_acknowledgements(meta.index + 1)
             self.log.restart_after(meta)
             self._writes.restore(meta)
             self.commit_index = meta.index
@@ -176,6 +177,7 @@ class Following(Voting):
         )
         self.log.truncate_from(index)
         self._writes.truncate_from(index)
+        self._outbox.withhold_acknowledgements(index)
 
     def _refuse_append(
         self, sender: ServerId, message: AppendEntries, conflict_index: int, conflict_term: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zraft.raft.messages import Message
+from zraft.raft.messages import AppendEntriesReply, Message
 from zraft_core.ids import ServerId
 
 
@@ -29,6 +29,22 @@ class Outbox:
             self._held[number].append((to, message))
         else:
             self._held[number] = [(to, message)]
+
+    def withhold_acknowledgements(self, index: int) -> None:
+        """Drop acknowledgements that are held of entries from `index` on: the log has others there, or none, by now.
+
+        Writes that wait together become durable together, so such an entry may never have been durable for a moment.
+        """
+        for number, held in self._held.items():
+            self._held[number] = [
+                (to, message)
+                for to, message in held
+                if not (
+                    isinstance(message, AppendEntriesReply)
+                    and message.accepted
+                    and message.match_index >= index
+                )
+            ]
 
     def release(self, number: int) -> None:
         """Write `number` and all before it are durable."""

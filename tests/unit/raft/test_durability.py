@@ -182,6 +182,24 @@ def test_entries_truncated_while_their_write_is_under_way_do_not_count_as_durabl
     assert raft.durable_index == 4
 
 
+def test_entries_truncated_while_their_write_is_under_way_are_not_acknowledged() -> None:
+    """D-7: a disk that is busy makes both writes durable in one step, after which it does not hold them (seed 772691350)."""
+    raft = make_raft(2, terms=(1,))
+    raft.step(ServerId(1), instance_of(1), append(1, 1, 1, (1,)))
+    kept = raft.ready().write
+    raft.step(ServerId(1), instance_of(1), append(1, 2, 1, (1,)))
+    replaced = raft.ready().write
+    raft.step(ServerId(3), instance_of(3), append(2, 2, 1, (2,)))
+    last = raft.ready().write
+    assert kept is not None
+    assert replaced is not None
+    assert last is not None
+    assert last.truncate_from == 3
+    raft.persisted(last.number)
+    told = of_kind(raft.ready().messages, AppendEntriesReply)
+    assert [(m.term, m.accepted, m.match_index) for m in told] == [(1, True, 2), (2, True, 3)]
+
+
 def test_entries_truncated_before_they_were_written_are_never_written() -> None:
     raft = make_raft(2, terms=(1,))
     raft.step(ServerId(1), instance_of(1), append(1, 1, 1, (1, 1, 1)))
