@@ -97,7 +97,7 @@ class ProducerProcess:
         self.process.wait()
 
     def finish(self) -> None:
-        """Stop sending; until everything it sent is decided. A process that began just now may not listen yet: it ends."""
+        """Stop sending, and wait until everything it sent is decided; a process that does not listen yet just ends."""
         self.process.send_signal(signal.SIGTERM)
         if self.process.wait(PATIENT_S) != -signal.SIGTERM or self.sent():
             self.wait()

@@ -58,7 +58,7 @@ def names_of(path: str, children: Children | None) -> list[str]:
 
 
 def with_child(children: Children | None, path: str) -> Children:
-    """Return `children` with one more, which may be another object now."""
+    """Add a child; return what its parent has to keep from now on, the same object most of the time."""
     if children is None:
         return {path: None}
     if isinstance(children, ManyChildren):
@@ -69,7 +69,7 @@ def with_child(children: Children | None, path: str) -> Children:
 
 
 def without_child(children: Children | None, path: str) -> Children | None:
-    """Return `children` without one that is there; None without the last one, unless it was truncated."""
+    """Remove a child that is there; return what its parent has to keep: None without the last, unless it was truncated."""
     assert children is not None, f"the parent of {path} does not know it"
     if isinstance(children, ManyChildren):
         children.remove(path)
@@ -311,6 +311,7 @@ class ManyChildren(Collection[str]):
                 cut = cut or path.rfind("/") + 1
                 others[crc32(path[cut:].encode()) % _SHARDS][path] = None
                 count += 1
+                # This is `_size_of`, which is asked a million times at a start.
                 size += len(path) if path.isascii() else len(path.encode())
         self._others_count += count
         self.path_bytes += size
@@ -320,7 +321,7 @@ class ManyChildren(Collection[str]):
 
         It is what `path in` and `add` do.
         """
-        size = len(path) if path.isascii() else len(path.encode())
+        size = len(path) if path.isascii() else len(path.encode())  # `_size_of`, on the hot path
         if number < self.first or not self._visible.add_new(number, path, size):
             return False
         self.path_bytes += size

@@ -21,7 +21,7 @@ from zraft_core.znodes.acl import ADMIN, READ, Acl, Ids, permits, user_of
 _DIGEST_MASK: Final = "x"
 
 _LENGTH_BYTES: Final = 4
-"""What a listing has before each name."""
+"""Each name of a listing has its length before it, in so many bytes."""
 
 SHARDS_PER_STEP: Final = 8
 """Of the 256 of the tree: with a million znodes a step takes about 3 ms."""

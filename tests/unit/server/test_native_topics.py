@@ -459,7 +459,7 @@ def test_a_connection_that_ends_is_dropped_and_is_told_nothing_any_more(served: 
 def test_a_connection_that_is_closed_in_the_middle_of_its_answers_is_told_nothing_any_more(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it subscribed to is too much before the first of two fetches is answered. The second one ended the server."""
+    """A client has subscribed to too much, and is closed before two fetches are answered: that ended the server once."""
     consumer, writer = NativeClient(served.server, 10), NativeClient(served.server, 11)
     assert consumer.ask({"type": "subscribe", "dictionary": "default", "credit": 1_000_000})[0]["success"]
     consumer.send(fetch((GROUP, 0, 9), id=1), fetch((OTHER, 0, 9), id=2))
