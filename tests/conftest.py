@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import structlog
+from hypothesis import settings
 
 from tests.event_loops import EVERY_LOOP, LOOPS, BlockingCalls, SlowCallbacks
 
@@ -21,6 +22,10 @@ from tests.event_loops import EVERY_LOOP, LOOPS, BlockingCalls, SlowCallbacks
 # again, which doubles its start, and every worker of a run compiles all tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# An example that takes long says something about the machine, which may stand still for half a second.
+settings.register_profile("zraft", deadline=None, derandomize=True)
+settings.load_profile("zraft")
 
 _PLAIN = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
 

@@ -128,7 +128,7 @@ def test_a_number_that_is_under_way_is_not_given_again() -> None:
     assert [of.begin("a", 0).root, of.begin("b", 0).root] == [1, 2]
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32), st.floats(0, 0.3))
 def test_every_root_is_done_after_every_segment_of_one_of_its_trees_and_lost_ones_are_sent_again(
     seed: int, loss: float
@@ -200,7 +200,7 @@ def test_a_frontier_is_the_first_position_that_is_not_done() -> None:
     assert of.position == 20
 
 
-@settings(deadline=None, derandomize=True, max_examples=100)
+@settings(max_examples=100)
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=30), st.randoms(use_true_random=False))
 def test_a_frontier_never_passes_what_is_under_way_and_reaches_the_end(
     gaps: list[int], random: Random

@@ -62,7 +62,7 @@ segments = st.lists(
 
 
 @pytest.mark.parametrize("aggregation", [aggregation for aggregation, _ in ALL], ids=lambda each: each.name)
-@settings(deadline=None, derandomize=True, max_examples=60)
+@settings(max_examples=60)
 @given(segments, st.integers(0, 12))
 def test_merging_two_parts_makes_what_all_segments_make_and_states_survive_checkpoints(
     aggregation: Aggregation, of: list[Any], cut: int

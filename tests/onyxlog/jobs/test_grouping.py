@@ -45,13 +45,13 @@ scalars = numbers | st.text(max_size=4) | st.none() | st.binary(max_size=4)
 keys = scalars | st.lists(scalars, max_size=3)
 
 
-@settings(deadline=None, derandomize=True, max_examples=150)
+@settings(max_examples=150)
 @given(keys, keys)
 def test_keys_have_the_same_bytes_if_and_only_if_they_are_equal(one: Any, other: Any) -> None:
     assert (key_bytes(one) == key_bytes(other)) is (one == other)
 
 
-@settings(deadline=None, derandomize=True, max_examples=100)
+@settings(max_examples=100)
 @given(numbers)
 def test_a_number_is_one_key_however_it_is_written(number: Any) -> None:
     forms = [number, [number]]
@@ -96,7 +96,7 @@ def test_a_key_that_is_not_plain_is_an_error() -> None:
 slots = st.sets(st.integers(0, 60), min_size=1, max_size=40)
 
 
-@settings(deadline=None, derandomize=True, max_examples=50)
+@settings(max_examples=50)
 @given(slots)
 def test_each_slot_has_one_run_of_buckets_and_none_is_longer_by_more_than_one(of: set[int]) -> None:
     table = table_of(list(of))
@@ -118,7 +118,7 @@ def test_words_are_spread_over_workers() -> None:
     assert max(counts.values()) < 1150
 
 
-@settings(deadline=None, derandomize=True, max_examples=50)
+@settings(max_examples=50)
 @given(slots, slots)
 def test_a_worker_reads_the_states_that_hold_its_buckets_and_no_others(old: set[int], new: set[int]) -> None:
     before, after = table_of(list(old)), table_of(list(new))
@@ -127,7 +127,7 @@ def test_a_worker_reads_the_states_that_hold_its_buckets_and_no_others(old: set[
         assert set(sources_of(slot, new, old, grouped=True)) == needed
 
 
-@settings(deadline=None, derandomize=True, max_examples=50)
+@settings(max_examples=50)
 @given(slots, slots)
 def test_without_grouping_each_old_state_is_read_by_exactly_one_worker(old: set[int], new: set[int]) -> None:
     read = [source for slot in new for source in sources_of(slot, new, old, grouped=False)]

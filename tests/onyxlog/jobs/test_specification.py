@@ -202,7 +202,6 @@ def test_a_job_of_a_later_format_is_refused() -> None:
         decode_job(data, "/jobs/words")
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.binary(max_size=60))
 def test_arbitrary_bytes_are_never_anything_but_an_entry_error(data: bytes) -> None:
     with pytest.raises(EntryError):
@@ -228,7 +227,7 @@ def refusal_of(plain: Any) -> str | None:
     return None
 
 
-@settings(deadline=None, derandomize=True, max_examples=8)
+@settings(max_examples=8)
 @given(plain_values)
 def test_arbitrary_plain_values_are_a_job_or_a_workflow_error(value: Any) -> None:
     """In every place of a job that is there."""
@@ -252,7 +251,7 @@ def test_arbitrary_plain_values_are_a_job_or_a_workflow_error(value: Any) -> Non
     assert job_from_plain(base) == with_everything()
 
 
-@settings(deadline=None, derandomize=True, max_examples=40)
+@settings(max_examples=40)
 @given(st.dictionaries(st.text(max_size=3), plain_values, max_size=4))
 def test_parameters_come_back_as_they_were(params: dict[str, Any]) -> None:
     task = Task("split", function="a:b", params=params)
@@ -261,7 +260,7 @@ def test_parameters_come_back_as_they_were(params: dict[str, Any]) -> None:
     assert decode_job(encode_job(job), "here") == job
 
 
-@settings(deadline=None, derandomize=True, max_examples=30)
+@settings(max_examples=30)
 @given(jobs, jobs)
 def test_any_job_comes_back_as_it_was_and_is_told_from_any_other(one: Job, other: Job) -> None:
     """Also from JSON, as there are no bytes in it; also those that cannot run, and validation says so in order."""

@@ -344,7 +344,7 @@ def holds(of: WindowState) -> Held:
     return {(group, extent): result for group, extent, result in of.values()}
 
 
-@settings(deadline=None, derandomize=True, max_examples=150)
+@settings(max_examples=150)
 @given(overs, events)
 def test_a_window_holds_what_brute_force_counts(over: WindowType, segments: list[dict[str, Any]]) -> None:
     of = state(over, Complete(), group_by=BY_USER)
@@ -357,7 +357,7 @@ def fits(over: WindowType, trigger: Trigger) -> bool:
     return not (isinstance(over, Global) and isinstance(trigger.on, Watermark))
 
 
-@settings(deadline=None, derandomize=True, max_examples=200)
+@settings(max_examples=200)
 @given(overs, kinds, events)
 def test_with_eviction_every_segment_is_told_once_for_each_of_its_extents(
     over: WindowType, trigger: Trigger, segments: list[dict[str, Any]]
@@ -377,7 +377,7 @@ def test_with_eviction_every_segment_is_told_once_for_each_of_its_extents(
     assert not of._groups
 
 
-@settings(deadline=None, derandomize=True, max_examples=200)
+@settings(max_examples=200)
 @given(overs, kinds, events)
 def test_without_eviction_the_last_thing_told_of_an_extent_is_all_of_it(
     over: WindowType, trigger: Trigger, segments: list[dict[str, Any]]
@@ -394,7 +394,7 @@ def test_without_eviction_the_last_thing_told_of_an_extent_is_all_of_it(
     assert {place: last[place] for place in held} == held
 
 
-@settings(deadline=None, derandomize=True, max_examples=200)
+@settings(max_examples=200)
 @given(overs, kinds, kinds, events, st.lists(st.integers(0, 40), max_size=4), st.booleans())
 def test_neither_batches_nor_restarts_from_checkpoints_change_anything(
     over: WindowType,
@@ -423,7 +423,7 @@ def test_neither_batches_nor_restarts_from_checkpoints_change_anything(
     assert of.complete() == whole.complete()
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
+@settings(max_examples=60)
 @given(
     overs,
     events,

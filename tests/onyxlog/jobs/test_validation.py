@@ -393,7 +393,7 @@ def is_acyclic(edges: Sequence[tuple[str, str]]) -> bool:
 nodes = st.sampled_from("abcdef")
 
 
-@settings(deadline=None, derandomize=True, max_examples=100)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(nodes, nodes), max_size=10, unique=True))
 def test_a_cycle_is_found_if_and_only_if_there_is_one(edges: list[tuple[str, str]]) -> None:
     job = Job("j", tuple(edges), tuple(Task(name) for name in "abcdef"))

@@ -40,7 +40,7 @@ def test_sliding_windows_overlap_earliest_first() -> None:
     assert Sliding(10, 4).extents(12) == (Extent(4, 14), Extent(8, 18), Extent(12, 22))
 
 
-@settings(deadline=None, derandomize=True, max_examples=100)
+@settings(max_examples=100)
 @given(times, lengths, lengths, times)
 def test_sliding_extents_are_all_those_that_hold_the_time(
     time: int, length: int, slide: int, offset: int
@@ -56,7 +56,6 @@ def test_sliding_extents_are_all_those_that_hold_the_time(
     assert 1 <= len(found) <= length // slide + 1
 
 
-@settings(deadline=None, derandomize=True)
 @given(times, lengths, times)
 def test_fixed_windows_are_sliding_ones_that_slide_by_their_range(
     time: int, length: int, offset: int
@@ -81,7 +80,7 @@ def test_times_less_than_the_gap_apart_are_one_session_and_others_are_not() -> N
         assert joined(gap.extents(present), *gap.extents(new)) == (Extent(0, 19), gap.extents(present))
 
 
-@settings(deadline=None, derandomize=True, max_examples=100)
+@settings(max_examples=100)
 @given(st.lists(st.integers(0, 200), max_size=30), st.integers(1, 20))
 def test_joining_one_by_one_in_any_order_makes_the_sessions_of_all(stamps: list[int], gap: int) -> None:
     window = Session(gap)

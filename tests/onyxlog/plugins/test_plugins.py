@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import attrs
 import msgpack
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onyxlog.errors import WorkflowError
@@ -28,7 +28,6 @@ from zraft_client import Client
 T = TypeVar("T")
 
 
-@settings(deadline=None)
 @given(count=st.integers(0, 40), partitions=st.integers(1, 7))
 async def test_a_sequence_is_dealt_to_its_partitions_and_nothing_is_left_out(
     count: int, partitions: int
@@ -40,7 +39,6 @@ async def test_a_sequence_is_dealt_to_its_partitions_and_nothing_is_left_out(
         assert [position for position, _ in items] == list(range(len(items)))
 
 
-@settings(deadline=None)
 @given(
     lines=st.lists(st.text(alphabet="ab", max_size=9), max_size=20),
     partitions=st.integers(1, 9),

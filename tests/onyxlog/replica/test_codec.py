@@ -8,7 +8,7 @@ import attrs
 import msgpack
 import pytest
 from attrs import frozen
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onyxlog.errors import EntryError
@@ -72,7 +72,6 @@ def test_every_kind_of_command_has_a_name_and_a_meaning() -> None:
     assert set(KINDS) == kinds
 
 
-@settings(deadline=None, derandomize=True)
 @given(records)
 def test_a_record_comes_back_from_its_bytes(record: Record) -> None:
     data = encode_record(record)
@@ -89,7 +88,6 @@ def test_the_bytes_of_an_entry_are_these() -> None:
     assert name_of(record.command) == "kill-job"
 
 
-@settings(deadline=None, derandomize=True)
 @given(
     st.binary(max_size=40)
     | st.recursive(st.none() | st.integers(-9, 9) | text, st.lists, max_leaves=8).map(msgpack.packb)

@@ -7,7 +7,7 @@ from collections import Counter
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onyxlog.replica.pool import (
@@ -83,7 +83,6 @@ def test_a_pool_that_grew_one_by_one_is_connected_and_even(groups: int) -> None:
     assert max(counts.values()) - min(counts[ends] for ends in ends_in_order(pool.streams)) <= 1
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.integers(0, 2**32))
 def test_a_pool_stays_connected_whoever_comes_and_goes(seed: int) -> None:
     rng = Random(seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onyxlog.replica import table as module
@@ -21,7 +21,6 @@ changes = st.lists(
 )
 
 
-@settings(deadline=None, derandomize=True)
 @given(changes, st.booleans())
 def test_a_table_is_a_dictionary_in_order_and_its_sum_that_of_its_items(
     steps: list[tuple[str, object]], watched: bool

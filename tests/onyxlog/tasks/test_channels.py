@@ -6,7 +6,7 @@ from random import Random
 
 import msgpack
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onyxlog.tasks.channels import Inlet, Outlet
@@ -43,7 +43,6 @@ def ends(window: int) -> tuple[Outlet, Inlet]:
     return Outlet(1, Purpose.DATA, HERE, THERE), Inlet(Purpose.DATA, HERE, THERE, window=window)
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 2**32), window=st.integers(1, 9), breaks=st.booleans())
 def test_every_item_arrives_once_and_in_order_though_connections_break(
     seed: int, window: int, breaks: bool
@@ -151,7 +150,6 @@ def test_messages_come_out_as_they_went_in(message: Message) -> None:
     assert decode(encode(message)) == message
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=40))
 @example(msgpack.packb({(): 0}).replace(b"\x90", b"\x80"))  # a map whose key is a map
 def test_any_bytes_are_a_message_or_an_error(data: bytes) -> None:

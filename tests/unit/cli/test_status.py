@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.certificates import Authority
@@ -102,7 +102,6 @@ def test_a_server_that_says_it_does_not_serve_has_no_status() -> None:
 
 
 @given(st.text())
-@settings(deadline=None, derandomize=True)
 def test_no_answer_however_strange_raises(answer: str) -> None:
     assert parse_srvr(answer) is None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from zraft_core.address import Address, parse_address
@@ -66,7 +66,6 @@ def test_a_wrong_address_is_refused_by_an_error_that_names_the_knob_and_what_was
 
 
 @given(st.text(max_size=40))
-@settings(deadline=None, derandomize=True)
 def test_any_text_is_an_address_that_survives_a_round_trip_or_a_config_error(text: str) -> None:
     try:
         address = parse_address(text, "address")

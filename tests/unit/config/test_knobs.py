@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from zraft.config.knobs import KNOBS, load_config
@@ -263,7 +263,6 @@ def test_datagrams_are_large_only_when_every_server_is_on_loopback() -> None:
 
 
 @given(st.sampled_from(sorted(KNOBS)), st.text(max_size=20) | st.integers() | st.booleans() | st.none())
-@settings(deadline=None, derandomize=True)
 def test_no_value_of_any_knob_raises_anything_but_a_config_error(name: str, found: object) -> None:
     with suppress(ConfigError):
         load({name: found})

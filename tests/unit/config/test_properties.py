@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from zraft.config.properties import parse_properties
@@ -43,7 +43,6 @@ def test_a_unicode_escape_without_its_digits_is_refused_with_its_line() -> None:
 
 
 @given(st.text(max_size=60) | st.text(alphabet="a=:\\ \n#!u0", max_size=30))
-@settings(deadline=None, derandomize=True)
 def test_no_text_raises_anything_but_a_config_error(text: str) -> None:
     with suppress(ConfigError):
         parse_properties(text, "zoo.cfg")

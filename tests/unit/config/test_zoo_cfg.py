@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from zraft.config.features import FEATURE_LEVEL_MAX, LEVEL_OF_MEMBERS
@@ -611,14 +611,12 @@ def test_every_mapped_key_and_variable_is_in_the_migration_guide() -> None:
         max_size=6,
     )
 )
-@settings(deadline=None, derandomize=True)
 def test_no_properties_raise_anything_but_a_config_error(properties: dict[str, str]) -> None:
     with suppress(ConfigError):
         translate(properties, my_id=1, label="in zoo.cfg")
 
 
 @given(st.text(max_size=40) | st.text(alphabet="a1:;[]|.", max_size=20))
-@settings(deadline=None, derandomize=True)
 def test_no_server_line_raises_anything_but_a_config_error(text: str) -> None:
     with suppress(ConfigError):
         parse_server_line("server.1", text, "zoo.cfg")
@@ -629,7 +627,6 @@ def test_no_server_line_raises_anything_but_a_config_error(text: str) -> None:
         st.sampled_from([*KEY_OF, "ZOO_MY_ID", "ZOO_SERVERS", "ZOO_CFG_EXTRA", "JVMFLAGS"]), st.text()
     )
 )
-@settings(deadline=None, derandomize=True)
 def test_no_environment_raises_anything_but_a_config_error(environ: dict[str, str]) -> None:
     with suppress(ConfigError):
         read_environment(environ)

@@ -185,7 +185,7 @@ def test_every_request_and_answer_has_a_strategy_here() -> None:
     assert len(OPERATIONS) == len(asked)
 
 
-@settings(deadline=None, derandomize=True, max_examples=150)
+@settings(max_examples=150)
 @given(numbers, st.one_of(list(asked.values())), st.one_of(list(answered.values())))
 def test_they_survive_the_wire(number: int, request: OperatorRequest, reply: OperatorReply) -> None:
     for decoded, value in (
@@ -196,7 +196,7 @@ def test_they_survive_the_wire(number: int, request: OperatorRequest, reply: Ope
         assert type(decoded.value) is type(value)
 
 
-@settings(deadline=None, derandomize=True, max_examples=150)
+@settings(max_examples=150)
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_raise_only_protocol_errors(data: bytes) -> None:
     for decode in (decode_request, decode_reply):
@@ -204,7 +204,7 @@ def test_arbitrary_bytes_raise_only_protocol_errors(data: bytes) -> None:
             decode(data)
 
 
-@settings(deadline=None, derandomize=True, max_examples=200)
+@settings(max_examples=200)
 @given(st.one_of(list(asked.values())), st.one_of(list(answered.values())), st.data())
 def test_a_wrong_field_raises_only_protocol_errors(
     request: OperatorRequest, reply: OperatorReply, data: st.DataObject

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.so_far import so_far
@@ -29,7 +29,6 @@ TERMS = st.lists(st.integers(0, 3), max_size=30).map(
 )
 
 
-@settings(deadline=None, derandomize=True)
 @given(TERMS, st.integers(0, 30), st.integers(0, 30), TERMS)
 def test_log_behaves_as_a_list_through_eviction_and_truncation(
     terms: list[int], evicted: int, cut: int, more: list[int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgpack
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.so_far import so_far
@@ -27,7 +27,6 @@ MEMBERS = st.dictionaries(
 )
 
 
-@settings(deadline=None, derandomize=True)
 @given(MEMBERS)
 def test_membership_survives_its_bytes(members: dict[ServerId, Member]) -> None:
     membership = Membership(members)
@@ -35,7 +34,6 @@ def test_membership_survives_its_bytes(members: dict[ServerId, Member]) -> None:
     assert membership.voters == tuple(sorted(server for server in members if members[server].voter))
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.binary(max_size=60))
 def test_decoding_arbitrary_bytes_raises_nothing_but_a_declared_error(payload: bytes) -> None:
     try:

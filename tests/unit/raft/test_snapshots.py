@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 from attrs import evolve
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.so_far import so_far
@@ -77,7 +77,6 @@ def row(raft: Raft, server: int):  # type: ignore[no-untyped-def]
 # -- the log
 
 
-@settings(deadline=None, derandomize=True)
 @given(TERMS, st.integers(0, 30), st.integers(0, 30), st.integers(0, 30), TERMS)
 def test_compacted_log_answers_as_the_whole_one(
     terms: list[int], evicted: int, compacted: int, cut: int, more: list[int]
@@ -112,7 +111,6 @@ def test_compacted_log_answers_as_the_whole_one(
     assert log.first_index == base + 1
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.sets(st.integers(1, 12)), st.integers(0, 12), st.integers(0, 12))
 def test_log_knows_the_membership_of_every_index_it_may_be_asked_for(
     changes: set[int], first: int, second: int

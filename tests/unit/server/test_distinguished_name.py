@@ -6,7 +6,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.certificates import Authority, subject_of
@@ -103,7 +103,6 @@ def test_text_that_java_cannot_show_names_nobody(text: str) -> None:
 
 
 @given(st.text(min_size=1, max_size=14))
-@settings(deadline=None, derandomize=True)
 def test_different_common_names_have_different_texts(text: str) -> None:
     def name(value: str) -> str:
         return rfc2253_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, value)]).public_bytes())
@@ -116,7 +115,6 @@ def test_different_common_names_have_different_texts(text: str) -> None:
 
 
 @given(st.binary(max_size=60))
-@settings(deadline=None, derandomize=True)
 def test_arbitrary_bytes_give_a_text_or_a_declared_error(encoded: bytes) -> None:
     try:
         rfc2253_name(encoded)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from puresasl.client import SASLClient
 
@@ -241,7 +241,6 @@ def test_another_mechanism_is_refused_at_its_first_token() -> None:
 
 
 @given(st.lists(st.binary(max_size=200), max_size=4))
-@settings(deadline=None, derandomize=True)
 def test_arbitrary_tokens_never_log_in_nor_raise_anything_else(tokens: list[bytes]) -> None:
     one = login()
     for token in tokens:
@@ -252,7 +251,6 @@ def test_arbitrary_tokens_never_log_in_nor_raise_anything_else(tokens: list[byte
 
 
 @given(st.data())
-@settings(deadline=None, derandomize=True)
 def test_a_response_with_any_byte_changed_never_raises_anything_else(data: st.DataObject) -> None:
     one = login()
     token = bytearray(response_to(one.respond(b"").token))
@@ -265,7 +263,6 @@ def test_a_response_with_any_byte_changed_never_raises_anything_else(data: st.Da
 
 
 @given(st.dictionaries(st.sampled_from(("username", "realm", "nonce", "cnonce")), st.binary(max_size=40)))
-@settings(deadline=None, derandomize=True)
 def test_directives_survive_quoting(values: dict[str, bytes]) -> None:
     token = b", ".join(
         name.encode() + b' = "' + value.replace(b"\\", b"\\\\").replace(b'"', b'\\"') + b'"'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from zraft.server.process.security.sasl_users import parse_users, read_users
@@ -62,7 +62,6 @@ def test_a_file_with_another_form_is_refused_without_quoting_it(text: str) -> No
 
 
 @given(st.text() | st.text('Serv{};="\\ \n/*user_DigestLoginModule'))
-@settings(deadline=None, derandomize=True)
 def test_any_text_gives_users_or_a_declared_error(text: str) -> None:
     for one in (text, "Server {" + text):
         try:

@@ -288,7 +288,7 @@ def test_tls_1_2_cannot_be_renegotiated(config: TlsConfig) -> None:
 
 
 @given(st.data())
-@settings(deadline=None, derandomize=True, max_examples=60)
+@settings(max_examples=60)
 def test_spoilt_handshakes_raise_a_declared_error_only(
     authority: Authority, config: TlsConfig, data: st.DataObject
 ) -> None:

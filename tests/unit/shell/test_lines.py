@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from zraft.shell.catalogue import ALIASES, SPECS, help_text, spec_of
@@ -41,13 +41,11 @@ def test_an_open_quote_is_an_error_that_says_where(line: str) -> None:
 
 
 @given(st.lists(st.text()))
-@settings(derandomize=True, deadline=None)
 def test_quoted_words_come_out_of_a_line_as_they_went_in(words: list[str]) -> None:
     assert split(" ".join(map(quoted, words))) == tuple(words)
 
 
 @given(st.text())
-@settings(derandomize=True, deadline=None)
 def test_no_line_however_strange_raises_anything_but_a_usage_error(line: str) -> None:
     try:
         words = split(line)

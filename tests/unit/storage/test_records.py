@@ -44,7 +44,6 @@ def decode(body: bytes) -> list[Record | BaseRecord]:
     return [decode_record(fields) for fields in RecordReader().arrays(body)]
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.lists(records, min_size=1, max_size=8))
 def test_records_round_trip(written: list[Record]) -> None:
     decoded = decode(encode_records(written))
@@ -71,7 +70,7 @@ objects = st.recursive(
 )
 
 
-@settings(deadline=None, derandomize=True, max_examples=400)
+@settings(max_examples=400)
 @given(objects | st.lists(st.integers(0, 6) | st.binary(max_size=2) | st.booleans(), min_size=3, max_size=8))
 def test_other_objects_are_refused_or_mean_what_they_say(thing: object) -> None:
     try:
@@ -81,7 +80,7 @@ def test_other_objects_are_refused_or_mean_what_they_say(thing: object) -> None:
     assert encode_records([record]) == msgpack.packb(thing)
 
 
-@settings(deadline=None, derandomize=True, max_examples=400)
+@settings(max_examples=400)
 @given(st.binary(max_size=60), st.integers(0, 60))
 def test_random_and_cut_bodies_raise_only_the_declared_error(noise: bytes, cut: int) -> None:
     good = encode_records([EntryRecord(GroupId(1), Entry(1, 1, EntryKind.NOOP, 1, 0, b"payload" * 5))])

@@ -379,7 +379,7 @@ def test_where_space_cannot_be_reserved_the_log_works_and_says_that_it_cannot_te
     assert recovered.report.unrecorded == f"{PATH}/wal/{last}"
 
 
-@settings(deadline=None, derandomize=True, max_examples=150)
+@settings(max_examples=150)
 @given(
     seed=st.integers(0, 5),
     edits=st.lists(
@@ -430,7 +430,7 @@ def test_any_damage_raises_only_declared_errors(
     pytest.fail("recovered something that was never written")
 
 
-@settings(deadline=None, derandomize=True, max_examples=200)
+@settings(max_examples=200)
 @given(st.binary(max_size=400), st.booleans(), st.booleans())
 def test_random_bytes_after_a_right_header_raise_only_declared_errors(
     noise: bytes, framed: bool, padded: bool

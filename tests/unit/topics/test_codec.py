@@ -247,7 +247,7 @@ def spoil(rng: Random, packed: bytes) -> bytes:
     return bytes(spoiled)
 
 
-@settings(deadline=None, derandomize=True, max_examples=200)
+@settings(max_examples=200)
 @given(st.randoms(use_true_random=False))
 def test_spoiled_bytes_are_a_value_or_a_declared_error(rng: Random) -> None:
     (bundle,) = encode_bundles(A, MESSAGES)
@@ -271,7 +271,7 @@ def test_spoiled_bytes_are_a_value_or_a_declared_error(rng: Random) -> None:
             read([*pieces[:at], spoil(rng, pieces[at]), *pieces[at + 1 :]])
 
 
-@settings(deadline=None, derandomize=True, max_examples=100)
+@settings(max_examples=100)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_value_or_a_declared_error(data: bytes) -> None:
     for decode in (decode_batch, decode_bundle, decode_edge, decode_registry, decode_message):

@@ -128,7 +128,7 @@ def test_it_works_byte_by_byte() -> None:
     assert got == [b"first", bytes(1000)]
 
 
-@settings(deadline=None, derandomize=True, max_examples=300)
+@settings(max_examples=300)
 @given(st.binary(max_size=300) | st.binary(max_size=300).map(lambda rest: MAGIC + rest))
 def test_who_does_not_know_the_key_gets_not_one_byte(data: bytes) -> None:
     acceptor = accepting()
@@ -141,7 +141,7 @@ def test_who_does_not_know_the_key_gets_not_one_byte(data: bytes) -> None:
     assert len(data) < OPENING_BYTES, "what is long enough to be judged was refused"
 
 
-@settings(deadline=None, derandomize=True, max_examples=200)
+@settings(max_examples=200)
 @given(st.integers(0, OPENING_BYTES - 1), st.integers(1, 255))
 def test_an_opening_with_any_byte_changed_is_refused_without_an_answer(at: int, flip: int) -> None:
     _, opening = dialed()
@@ -151,7 +151,7 @@ def test_an_opening_with_any_byte_changed_is_refused_without_an_answer(at: int, 
         accepting().receive(bytes(changed))
 
 
-@settings(deadline=None, derandomize=True, max_examples=200)
+@settings(max_examples=200)
 @given(st.integers(0, ANSWER_BYTES - 1), st.integers(1, 255))
 def test_an_answer_with_any_byte_changed_is_refused(at: int, flip: int) -> None:
     dialer, opening = dialed()
@@ -243,7 +243,7 @@ def test_a_message_cut_short_is_never_delivered() -> None:
     assert acceptor.receive(wire[:-1]).messages == []
 
 
-@settings(deadline=None, derandomize=True, max_examples=100)
+@settings(max_examples=100)
 @given(st.integers(0, 2_000_000), st.integers(1, 255))
 def test_a_frame_with_any_byte_changed_is_refused(at: int, flip: int) -> None:
     dialer, acceptor = joined()

@@ -181,7 +181,7 @@ def test_every_class_of_message_has_a_strategy_here() -> None:
     assert set(messages) == declared
 
 
-@settings(deadline=None, derandomize=True, max_examples=300)
+@settings(max_examples=300)
 @given(any_message)
 def test_every_message_survives_the_wire(message: PeerMessage) -> None:
     again = codec.decode(codec.encode(message))
@@ -189,14 +189,14 @@ def test_every_message_survives_the_wire(message: PeerMessage) -> None:
     assert type(again) is type(message)
 
 
-@settings(deadline=None, derandomize=True, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(any_message, max_size=6))
 def test_a_sequence_of_messages_survives_the_wire(sequence: list[PeerMessage]) -> None:
     body = codec.encode_sequence([codec.encode(message) for message in sequence])
     assert codec.decode_sequence(body) == (sequence, [])
 
 
-@settings(deadline=None, derandomize=True, max_examples=300)
+@settings(max_examples=300)
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_raise_only_protocol_errors(buffer: bytes) -> None:
     try:
@@ -206,7 +206,7 @@ def test_arbitrary_bytes_raise_only_protocol_errors(buffer: bytes) -> None:
     assert codec.decode(codec.encode(message)) == message
 
 
-@settings(deadline=None, derandomize=True, max_examples=150)
+@settings(max_examples=150)
 @given(any_message, st.data())
 def test_a_wrong_field_raises_only_protocol_errors(message: PeerMessage, data: st.DataObject) -> None:
     """One field replaced by anything, at any depth of two: what is still accepted is a well-typed message."""
@@ -227,7 +227,7 @@ def test_a_wrong_field_raises_only_protocol_errors(message: PeerMessage, data: s
     assert codec.decode(codec.encode(again)) == again
 
 
-@settings(deadline=None, derandomize=True, max_examples=200)
+@settings(max_examples=200)
 @given(any_message, st.data())
 def test_a_cut_or_lengthened_message_is_refused(message: PeerMessage, data: st.DataObject) -> None:
     buffer = codec.encode(message)
@@ -322,7 +322,7 @@ def test_errors_say_what_was_found_and_expected(array: Any, complaint: str) -> N
         codec.decode(msgpack.packb(array))
 
 
-@settings(deadline=None, derandomize=True, max_examples=300)
+@settings(max_examples=300)
 @given(appends(), st.data())
 def test_entries_are_judged_alike_on_the_short_way_and_by_their_forms(
     message: AppendEntries, data: st.DataObject
@@ -348,7 +348,7 @@ def test_entries_are_judged_alike_on_the_short_way_and_by_their_forms(
     assert codec._quick_append_entries(tuples(array)) == slow
 
 
-@settings(deadline=None, derandomize=True, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.sampled_from([7, 8]),
     st.lists(
@@ -371,7 +371,7 @@ def test_heartbeats_are_judged_alike_on_the_short_way_and_by_their_forms(
     assert quick is None or type(quick) is codec.MESSAGES.records[kind].of
 
 
-@settings(deadline=None, derandomize=True, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.tuples(numbers, terms, st.booleans(), numbers, numbers, numbers, terms),
     st.lists(

@@ -161,7 +161,7 @@ def test_no_changed_byte_and_no_cut_gets_through(keys: tuple[ClusterKey, ...] | 
     assert run.peer(A) == sender(A)
 
 
-@settings(deadline=None, derandomize=True, max_examples=300)
+@settings(max_examples=300)
 @given(st.binary(max_size=200), st.booleans(), st.booleans())
 def test_arbitrary_bytes_never_raise(noise: bytes, plausible: bool, plain: bool) -> None:
     run = _listener(plain)
@@ -408,7 +408,6 @@ SAYINGS = {
 
 
 @pytest.mark.parametrize("keys", [(KEY,), None], ids=["sealed", "plain"])
-@settings(deadline=None)
 @given(said=st.lists(st.sampled_from([*SAYINGS, "a report", "a while", *["a message"] * 8]), max_size=60))
 def test_the_short_way_of_a_datagram_brings_what_the_long_one_brings(
     keys: list[ClusterKey] | None, said: list[str]

@@ -60,7 +60,7 @@ def unpack(bodies: list[bytes], table: Reassembly | None = None) -> list[bytes]:
     return out
 
 
-@settings(deadline=None, derandomize=True, max_examples=150)
+@settings(max_examples=150)
 @given(st.lists(st.integers(0, 3_000), max_size=12), st.integers(64, 1_400))
 def test_all_messages_arrive_in_order_and_no_body_is_too_large(sizes: list[int], body_bytes_max: int) -> None:
     encoded = [binary(size, seed) for seed, size in enumerate(sizes)]

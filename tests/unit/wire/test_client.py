@@ -249,7 +249,7 @@ def test_what_is_no_read_is_the_callers_mistake() -> None:
         connected().read(Opcode.SYNC, "/a")
 
 
-@settings(deadline=None, derandomize=True, max_examples=300)
+@settings(max_examples=300)
 @given(st.sampled_from(sorted(EXCHANGES)), st.binary(max_size=60), st.booleans())
 def test_arbitrary_answers_are_heard_or_refused(name: str, body: bytes, header: bool) -> None:
     codec = connected()

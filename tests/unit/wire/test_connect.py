@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kazoo.protocol.serialization import Connect
 
@@ -88,7 +88,6 @@ def test_trailing_bytes_are_ignored() -> None:
     assert decode_connect_request(body + b"more") == decode_connect_request(body)
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.binary(max_size=60))
 def test_arbitrary_bytes_give_a_record_or_a_declared_error(body: bytes) -> None:
     for decode in (decode_connect_request, decode_connect_response):
@@ -98,7 +97,6 @@ def test_arbitrary_bytes_give_a_record_or_a_declared_error(body: bytes) -> None:
             pass
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.binary(min_size=45, max_size=45))
 def test_the_usual_request_is_read_in_one_step_as_field_by_field(body: bytes) -> None:
     """The same bytes with one more behind them take the other way."""

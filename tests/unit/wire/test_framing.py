@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.so_far import so_far
@@ -40,7 +40,6 @@ def test_byte_by_byte_gives_the_same_frames() -> None:
     assert reader.buffered == 0
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.lists(st.binary(max_size=30), max_size=10), st.lists(st.integers(1, 40), min_size=1))
 def test_any_cut_gives_the_same_frames(bodies: list[bytes], cuts: list[int]) -> None:
     stream = b"".join(map(frame, bodies))
@@ -155,7 +154,6 @@ def test_clients_read_no_words() -> None:
         FrameReader().feed(b"ruok")
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.lists(st.binary(max_size=60), max_size=8), st.booleans())
 def test_arbitrary_bytes_give_frames_or_a_declared_error(chunks: list[bytes], words: bool) -> None:
     reader = FrameReader(100, words=words)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from zraft_core.errors import MarshallingError
@@ -74,13 +74,11 @@ def test_bytes_after_the_last_field_are_left_alone() -> None:
     assert reader.remaining == 4
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
 def test_texts_round_trip(texts: list[str]) -> None:
     assert JuteReader(encode_texts(texts)).read_texts() == tuple(texts)
 
 
-@settings(deadline=None, derandomize=True)
 @given(
     st.binary(max_size=40),
     st.integers(0, 50),

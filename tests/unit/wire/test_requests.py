@@ -294,7 +294,7 @@ OTHERS: dict[int, Callable[[bytes], object]] = {
 }
 
 
-@settings(deadline=None, derandomize=True, max_examples=300)
+@settings(max_examples=300)
 @given(st.sampled_from(sorted(SUPPORTED - {Opcode.PING, Opcode.WHO_AM_I})), st.binary(max_size=80))
 def test_arbitrary_bodies_give_a_request_or_a_declared_error(opcode: int, body: bytes) -> None:
     try:
@@ -303,7 +303,7 @@ def test_arbitrary_bodies_give_a_request_or_a_declared_error(opcode: int, body: 
         pass
 
 
-@settings(deadline=None, derandomize=True, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.sampled_from(WRITES_WITH_BODY),
     st.lists(st.tuples(st.integers(0), st.integers(0, 255)), min_size=1, max_size=3),
@@ -345,7 +345,6 @@ def normal(command: Command) -> Command:
     return command
 
 
-@settings(deadline=None, derandomize=True)
 @given(commands)
 def test_commands_round_trip(command: Command) -> None:
     assert decode_write(command[0], frame_of(command)) == normal(command)

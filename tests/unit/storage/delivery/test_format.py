@@ -204,7 +204,7 @@ deliveries = st.builds(
 
 
 @given(st.lists(deliveries, max_size=8), st.binary(min_size=16, max_size=16))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_deliveries_are_read_as_they_were_written(some: list[StoredDelivery], chain: bytes) -> None:
     records, end = encode_deliveries(some, chain)
     data = b"".join(records)
@@ -215,7 +215,7 @@ def test_deliveries_are_read_as_they_were_written(some: list[StoredDelivery], ch
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_arbitrary_bytes_are_deliveries_or_a_declared_error(data: bytes) -> None:
     for read in (read_deliveries, lambda data: list(decode_deliveries(data, bytes(16)))):
         try:

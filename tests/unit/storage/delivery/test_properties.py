@@ -48,7 +48,7 @@ any_settings = st.builds(
     st.lists(st.sampled_from([0, 1, 30, 400, 5000]), min_size=1, max_size=4),
     st.randoms(use_true_random=False),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_log_is_the_list_of_its_deliveries(
     first: DeliverySettings,
     second: DeliverySettings,
@@ -103,7 +103,7 @@ def test_a_log_is_the_list_of_its_deliveries(
     st.integers(0, 150),
     st.none() | st.integers(0, 12),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_retention_takes_the_longest_prefix_that_it_may(
     rows: list[tuple[int, int]],
     bytes_min: int | None,
