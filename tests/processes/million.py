@@ -29,6 +29,8 @@ from zraft.operator.requests import SnapshotFile, SnapshotTake
 
 PER_DIRECTORY: Final = 10_000
 WRITERS_AHEAD: Final = 16
+RETRY: Final = {"max_tries": -1, "delay": 0.05, "backoff": 1}
+"""Clients ask again at once: kazoo doubles its pauses otherwise, and what is measured is the pause."""
 
 
 class Load:
@@ -63,7 +65,8 @@ def _path(n: int) -> str:
 
 
 def _client(cluster: GrowingCluster, server: int) -> KazooClient:
-    client = KazooClient(hosts=str(cluster.servers[server].address), timeout=40.0)
+    address = str(cluster.servers[server].address)
+    client = KazooClient(hosts=address, timeout=40.0, connection_retry=RETRY, command_retry=RETRY)
     client.start(timeout=60)
     return client
 
