@@ -83,6 +83,7 @@ ASKED = [
         topics.claims(G, "g"),
         topics.seek(G, b"c", None),
         topics.offset(G, b"c"),
+        topics.offset_at(G, 1_764_000_000_000),
         topics.consumers(G),
     )),
     requests.credit(3, 100),

@@ -97,6 +97,7 @@ _DRAWN: Final[Mapping[str, Draw]] = {
     "session": _one_of(None, 1),
     "staged": _boolean,
     "subscription": lambda rng: rng.randrange(30),
+    "time_ms": _one_of(0, 10**12, 2**63 - 1),
     "timeout_ms": _one_of(0, 50),
     "times": _boolean,
     "topic": _one_of("a", "b", "no/name"),

@@ -73,10 +73,13 @@ class FuzzedPartitions:
         self._say(client, id, group, lambda: client.on_claim(id, view))
 
     def seek(self, client: TopicClient, id: int, group: GroupId, consumer: bytes, offset: int | None) -> None:
-        self._say(client, id, group, lambda: client.on_offset(id, Offset(group, consumer, offset)))
+        self._say(client, id, group, lambda: client.on_offset(id, Offset(group, offset)))
 
     def offset_of(self, client: TopicClient, id: int, group: GroupId, consumer: bytes) -> None:
-        self._say(client, id, group, lambda: client.on_offset(id, Offset(group, consumer, None)))
+        self._say(client, id, group, lambda: client.on_offset(id, Offset(group, None)))
+
+    def offset_at(self, client: TopicClient, id: int, group: GroupId, time_ms: int) -> None:
+        self._say(client, id, group, lambda: client.on_offset(id, Offset(group, time_ms % 9)))
 
     def consumers(self, client: TopicClient, id: int, group: GroupId) -> None:
         found = ((b"c", 4, None), (b"g", 2, ("anna",)))

@@ -7,7 +7,9 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,12 @@ def produced(cluster: Cluster, *words: str, lines: bytes) -> str:
     return done.stderr.decode()
 
 
+def about_consumers(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[bytes]:
+    connect = ("--connect", str(cluster.servers[1].address))
+    command = [sys.executable, "-m", "zraft", "consumer", words[0], *connect, *words[1:]]
+    return subprocess.run(command, capture_output=True, check=False)
+
+
 def consumed(cluster: Cluster, *words: str) -> bytes:
     done = topic(cluster, "consume", *words)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -70,6 +78,21 @@ def test_lines_become_records_and_records_lines(running: Cluster) -> None:
     assert consumed(running, name, "--limit", "1") == b"one\n"
     assert consumed(running, name, "--from", "latest") == b""
     assert consumed(running, name, "--from", "7") == b""
+
+
+def test_records_are_found_by_the_time_at_which_they_were_delivered(running: Cluster) -> None:
+    name = made(running, "times", 2)
+    produced(running, name, "--partition", "1", lines=b"before\n")
+    time.sleep(0.05)
+    between = datetime.now(UTC).isoformat()
+    time.sleep(0.05)
+    produced(running, name, "--partition", "1", lines=b"after\n")
+    assert consumed(running, name, "--from", between) == b"after\n"
+    assert consumed(running, name, "--to", between) == b"before\n"
+    assert consumed(running, name, "--from", "1h") == b"before\nafter\n"
+    assert consumed(running, name, "--from", "9999-01-01") == b""
+    moved = about_consumers(running, "reset", "auditor", "--topic", name, "--to", between)
+    assert moved.stdout == b"times/0: goes on at offset 0\ntimes/1: goes on at offset 1\n"
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -162,9 +185,7 @@ def test_who_types_has_each_line_sent_at_once(running: Cluster) -> None:
 
 
 async def consumer(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[bytes]:
-    connect = ("--connect", str(cluster.servers[1].address))
-    command = [sys.executable, "-m", "zraft", "consumer", words[0], *connect, *words[1:]]
-    return await asyncio.to_thread(subprocess.run, command, capture_output=True, check=False)
+    return await asyncio.to_thread(about_consumers, cluster, *words)
 
 
 async def test_consumers_are_listed_with_their_lag_and_moved(running: Cluster) -> None:
@@ -233,7 +254,11 @@ async def test_a_group_that_shares_partitions_is_shown_and_not_moved(running: Cl
         (("consume", "missing"), 1, "none of this name"),
         (("produce", "missing"), 1, "none of this name"),
         (("consume", "bad", "--partition", "3"), 1, "has partitions 0 to 0, found 3"),
-        (("consume", "bad", "--from", "soon"), 2, "found 'soon', expected earliest, latest or an offset"),
+        (
+            ("consume", "bad", "--from", "soon"),
+            2,
+            "found 'soon', expected earliest, latest, an offset, a time",
+        ),
         (("consume", "bad", "--follow", "--to", "3"), 2, "expected one of them"),
         (("consume", "bad", "--json", "--keys", ":"), 2, "expected one of them"),
         (("produce", "bad", "--header", "x"), 2, "found 'x', expected NAME=VALUE"),

@@ -9,7 +9,7 @@ from typing import Any, Final
 from tests.simulation.simulated_process import SimulatedProcess
 from zraft.groups.snapshots import delivery_tasks
 from zraft.groups.snapshots.delivery_tasks import DeliveryPerformer
-from zraft.server.partitions.delivery_reading import ReadDeliveries, perform
+from zraft.server.partitions.delivery_reading import ReadTask, perform
 from zraft.server.partitions.partitions import Partitions
 
 SYNC_EVERY_MS: Final = 150
@@ -33,12 +33,12 @@ class DeliveringProcess(SimulatedProcess[Any, Any]):
     def _begin_deliveries(self, performer: DeliveryPerformer) -> None:
         """The process starts: nothing is asked for yet."""
         self.performer = performer
-        self._reads: deque[ReadDeliveries] = deque()
+        self._reads: deque[ReadTask] = deque()
         self._delivery_tasks: deque[delivery_tasks.Task] = deque()
         self._working = False
         self._later(SYNC_EVERY_MS, self._sync_all)
 
-    def _read(self, task: ReadDeliveries) -> None:
+    def _read(self, task: ReadTask) -> None:
         self._reads.append(task)
         self._schedule.after(self._rng.randint(0, 4), self.wake)
 

@@ -45,10 +45,9 @@ class Fetched:
 
 @frozen
 class Offset:
-    """Offset up to which a consumer has consumed, as stored in the partition; None if it is not known there."""
+    """Offset in a partition that was asked for: a consumer's, None if it is not known there, or that of a time."""
 
     group: GroupId
-    consumer: bytes
     offset: int | None
 
 
@@ -92,7 +91,7 @@ class TopicClient(Protocol):
         """Take the answer to a claim's command, or the claims that were asked for."""
 
     def on_offset(self, id: int, offset: Offset) -> None:
-        """Take the offset that `offset_of` found, or that `seek` has stored."""
+        """Take the offset that `offset_of` or `offset_at` found, or that `seek` has stored."""
 
     def on_consumers(self, id: int, consumers: Consumers) -> None:
         """Take who consumes a partition."""
@@ -140,6 +139,12 @@ class TopicService(Protocol):
 
     def offset_of(self, client: TopicClient, id: int, group: GroupId, consumer: bytes) -> None:
         """Read it, at the leader and not from a stale one. Answered by `on_offset` or `on_refused`."""
+
+    def offset_at(self, client: TopicClient, id: int, group: GroupId, time_ms: int) -> None:
+        """Find the first record delivered at a time (ms since 1970) or later, at the leader and not from a stale one.
+
+        Answered by `on_offset`, with the end if there is none, or by `on_refused`.
+        """
 
     def consumers(self, client: TopicClient, id: int, group: GroupId) -> None:
         """Tell who consumes a partition, at the leader and not from a stale one.

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from zraft_client.client import Client
-from zraft_client.errors import BadArgumentsError, DeadlineError, FailedError
+from zraft_client.errors import BadArgumentsError, DeadlineError, FailedError, UnimplementedError
 from zraft_client.topics import requests
 from zraft_client.topics.bounds import bounds_of
 from zraft_client.topics.claims_port import TopicsPort
@@ -15,8 +15,9 @@ from zraft_client.topics.consumer import Consumer, Partition
 from zraft_client.topics.directory import Directory
 from zraft_client.topics.merged import MergedConsumer
 from zraft_client.topics.producer import Producer
-from zraft_client.topics.values import Bounds, ConsumerPlace, Metadata, Topic
+from zraft_client.topics.values import FEATURES_OF_RECORDS, Bounds, ConsumerPlace, Metadata, Topic
 from zraft_core.errors import Code
+from zraft_core.layout import NUMBER_MAX
 
 POLL_S: Final = 0.05
 POLL_S_MAX: Final = 0.5
@@ -86,6 +87,42 @@ class Topics:
             return await bounds_of(self.directory, group, timeout_s)
         except DeadlineError as error:
             raise DeadlineError(f"{name}/{partition}: {error}") from error
+
+    async def offsets_at(self, name: str, time_ms: int, *, timeout_s: float | None = None) -> dict[int, int]:
+        """Return the offset of the first record of each partition that was delivered at a time or later.
+
+        It is the end where there is none yet. Records count as delivered when the servers say so, whatever timestamps
+        their producers gave them; the records of a batch are delivered together.
+
+        Args:
+            name: the topic.
+            time_ms: milliseconds since 1970.
+
+        Raises:
+            NoTopicError: there is no such topic.
+            BadArgumentsError: the time lies before 1970.
+            NoAuthError: the topic may not be read.
+            UnimplementedError: the servers' feature level is below 6.
+            DeadlineError: a partition's leader did not answer in time.
+        """
+        if not 0 <= time_ms <= NUMBER_MAX:
+            raise BadArgumentsError(f"time_ms: found {time_ms}, expected milliseconds since 1970")
+        topic = await self.directory.topic(name)
+        features = (await self.directory.known()).features
+        if features < FEATURES_OF_RECORDS:
+            features = (await self.directory.refresh()).features
+        if features < FEATURES_OF_RECORDS:
+            raise UnimplementedError(
+                f"the servers' feature level is {features}: they find offsets by time from level {FEATURES_OF_RECORDS} on"
+            )
+        timeout_s = self._client.timeout_s if timeout_s is None else timeout_s
+        found = await asyncio.gather(
+            *(
+                self.directory.ask_leader(group, requests.offset_at(group, time_ms), timeout_s)
+                for group in topic.partitions
+            )
+        )
+        return dict(enumerate(found))
 
     async def consumers(self, name: str, *, timeout_s: float | None = None) -> tuple[ConsumerPlace, ...]:
         """Return who consumes a topic, and how far each is: by partition, those first that store their offset themselves.

@@ -241,6 +241,7 @@ class BlockingTopics(_Blocking[Topics]):
     alter = blocking(Topics.alter)
     delete = blocking(Topics.delete)
     bounds = blocking(Topics.bounds)
+    offsets_at = blocking(Topics.offsets_at)
 
     def producer(self, **options: Any) -> BlockingProducer:
         """Return an open producer; options are those of `Producer`."""

@@ -407,6 +407,18 @@ def offset(group: GroupId, consumer: bytes) -> Request[int | ReplicaRefusal | No
     return Request({"type": "offset", "group": group, "consumer": consumer}, Kind.READ, _offset)
 
 
+def offset_at(group: GroupId, time_ms: int) -> Request[int | ReplicaRefusal]:
+    """Make a request for the offset of the first record that was delivered at a time, in ms since 1970, or later."""
+
+    def answered(answer: Answer) -> int | ReplicaRefusal:
+        result: OffsetResult = RESULTS["offset_at"].unpack_map(answer, "offset_at")
+        if result.refused is not None:
+            return result.refused
+        return number.unpack(result.offset, "offset_at.offset")  # type: ignore[no-any-return]
+
+    return Request({"type": "offset_at", "group": group, "time_ms": time_ms}, Kind.READ, answered)
+
+
 def consumers(group: GroupId) -> Request[ConsumersResult | ReplicaRefusal]:
     """Make a request for who consumes a partition."""
 

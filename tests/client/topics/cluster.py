@@ -48,7 +48,9 @@ from zraft_core.znodes.acl import OPEN_ACL, Acl, Ids
 TICK_S = 0.01
 HEARTBEAT_MS = 1_000
 SETTINGS = LeaderSettings(resend_ticks=2, resend_ticks_max=8, floor_ticks=2, advance_ticks=1, report_ticks=2)
-DIRECT = frozenset(("produce", "fetch", "need", "claim", "claims", "seek", "offset", "consumers"))
+DIRECT = frozenset(
+    ("produce", "fetch", "need", "claim", "claims", "seek", "offset", "offset_at", "consumers")
+)
 
 
 class Group:
@@ -66,6 +68,8 @@ class Group:
         self.round = 0
         self.position = 1
         self.deliveries: list[Delivery] = []
+        self.times: list[int] = []
+        """When each was delivered, in ms."""
         self.first = 0
         self.owners: dict[int, tuple[TopicClient, int]] = {}
         self.waiting: list[tuple[FakeService, TopicClient, int, int, int, asyncio.TimerHandle]] = []
@@ -87,6 +91,7 @@ class Group:
         applied = self.partition.apply(Batch(self.cluster.now_ms, commands), self.position)
         self.position += len(commands)
         self.deliveries += applied.delivered
+        self.times += [self.cluster.now_ms] * len(applied.delivered)
         self.leader.on_applied(applied)
         if applied.delivered or self.partition.frontier() > before:
             for one in list(self.waiting):
@@ -247,12 +252,19 @@ class FakeService:
         found = self._leading(client, id, group)
         if found is not None:
             found.log((Seek(consumer, offset),))
-            client.on_offset(id, Offset(group, consumer, found.partition.offsets.get(consumer)))
+            client.on_offset(id, Offset(group, found.partition.offsets.get(consumer)))
 
     def offset_of(self, client: TopicClient, id: int, group: GroupId, consumer: bytes) -> None:
         found = self._leading(client, id, group)
         if found is not None:
-            client.on_offset(id, Offset(group, consumer, found.partition.offsets.get(consumer)))
+            client.on_offset(id, Offset(group, found.partition.offsets.get(consumer)))
+
+    def offset_at(self, client: TopicClient, id: int, group: GroupId, time_ms: int) -> None:
+        found = self._leading(client, id, group)
+        if found is not None:
+            each = zip(found.times, found.deliveries, strict=True)
+            late = (one.offset for time, one in each if time >= time_ms and one.offset >= found.first)
+            client.on_offset(id, Offset(group, next(late, found.partition.next_offset)))
 
     def consumers(self, client: TopicClient, id: int, group: GroupId) -> None:
         found = self._leading(client, id, group)

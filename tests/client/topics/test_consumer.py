@@ -10,7 +10,7 @@ import pytest
 
 from tests.client.topics.cluster import Fault
 from tests.client.topics.test_producer import running
-from zraft_client import BadArgumentsError
+from zraft_client import BadArgumentsError, UnimplementedError
 from zraft_client.claims import PortError
 from zraft_client.topics import (
     Compression,
@@ -333,6 +333,33 @@ async def test_bounds_are_those_of_each_partition() -> None:
         cluster.group("orders", 1).first = 1
         bounds = await topics.bounds("orders")
         assert {number: (one.first, one.end) for number, one in bounds.items()} == {0: (0, 4), 1: (1, 3)}
+
+
+async def test_offsets_are_found_by_the_time_of_delivery() -> None:
+    async with running(orders=2) as (cluster, topics):
+        await filled(topics, 4)
+        await asyncio.sleep(0.03)
+        between = cluster.now_ms
+        await filled(topics, 3)
+        assert await topics.offsets_at("orders", 0) == {0: 0, 1: 0}
+        found = await topics.offsets_at("orders", between)
+        assert sum(found.values()) == 4
+        bounds = await topics.bounds("orders")
+        assert await topics.offsets_at("orders", 2**62) == {number: one.end for number, one in bounds.items()}
+        with pytest.raises(BadArgumentsError, match="found -1, expected milliseconds since 1970"):
+            await topics.offsets_at("orders", -1)
+        with pytest.raises(NoTopicError):
+            await topics.offsets_at("none", 0)
+
+
+async def test_servers_of_a_lower_level_are_not_asked_for_offsets_by_time() -> None:
+    async with running(orders=1) as (cluster, topics):
+        cluster.features = 5
+        await topics.directory.refresh()
+        with pytest.raises(UnimplementedError, match=r"feature level is 5: they find .* from level 6 on"):
+            await topics.offsets_at("orders", 0)
+        cluster.features = 6
+        assert await topics.offsets_at("orders", 0) == {0: 0}
 
 
 async def test_bounds_and_ranges_hold_what_was_acknowledged_though_the_replica_that_is_asked_first_lags() -> (

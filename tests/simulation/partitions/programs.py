@@ -193,13 +193,13 @@ class Claiming(Deaf):
         self.reads = 0
         self._number = 0
         self._stored: dict[tuple[GroupId, bytes], int] = {}
-        self._seeks: dict[int, int] = {}
+        self._seeks: dict[int, tuple[GroupId, bytes]] = {}
         self._asked: dict[int, int] = {}
 
     def seek(self, service: TopicService, group: GroupId, consumer: bytes) -> None:
         """Store a higher number than before."""
         self._number += 1
-        self._seeks[self._number] = self._number
+        self._seeks[self._number] = group, consumer
         service.seek(self, self._number, group, consumer, self._number)
 
     def ask(self, service: TopicService, group: GroupId, consumer: bytes) -> None:
@@ -214,9 +214,9 @@ class Claiming(Deaf):
             self.granted.append((f"g{answer.claim.attempt % 3}", answer.claim.epoch))
 
     def on_offset(self, id: int, offset: Offset) -> None:
-        key = offset.group, offset.consumer
         if id in self._seeks:
-            self._stored[key] = max(self._stored.get(key, 0), self._seeks.pop(id))
+            key = self._seeks.pop(id)
+            self._stored[key] = max(self._stored.get(key, 0), id)
             return
         self.reads += 1
         least = self._asked.pop(id)

@@ -112,6 +112,7 @@ REQUESTS: Final[dict[str, tuple[Map, str, str]]] = {
     "claims": ({"type": "claims", "group": ORDERS, "name": CONSUMER.decode()}, SEES, SEES),
     "seek": ({"type": "seek", "group": ORDERS, "consumer": CONSUMER, "offset": 3}, "r", "r"),
     "offset": ({"type": "offset", "group": ORDERS, "consumer": CONSUMER}, SEES, SEES),
+    "offset_at": ({"type": "offset_at", "group": ORDERS, "time_ms": 5}, "r", EVERY),
     "consumers": ({"type": "consumers", "group": ORDERS}, SEES, EVERY),
     "register_producer": ({"type": "register_producer"}, EVERY, EVERY),
     "close_producer": ({"type": "close_producer", "producer": PRODUCER}, EVERY, EVERY),
@@ -201,13 +202,23 @@ def test_without_any_acl_everything_is_open_and_nothing_is_judged(
     monkeypatch.setattr(access.ConnectionAccess, "verdict", lambda *_: pytest.fail("it was judged"))
     assert not closed.server.driver.machine.topic_acls.exist
     closed.subscribe()
-    for kind in ("produce", "fetch", "need", "claim", "claims", "seek", "offset", "consumers"):
+    for kind in ("produce", "fetch", "need", "claim", "claims", "seek", "offset", "offset_at", "consumers"):
         assert not closed.denied(REQUESTS[kind][0]), kind
 
 
 def test_a_closed_default_lets_nobody_in_to_whom_nothing_is_granted(closed: Closed) -> None:
     closed.close()
-    for kind in ("fetch", "need", "claim", "claims", "seek", "offset", "consumers", "create_topic"):
+    for kind in (
+        "fetch",
+        "need",
+        "claim",
+        "claims",
+        "seek",
+        "offset",
+        "offset_at",
+        "consumers",
+        "create_topic",
+    ):
         assert closed.denied(REQUESTS[kind][0]), kind
     for guarded in Guarded:
         closed.acl(guarded.value, "world:anyone:cdrwa")
@@ -337,7 +348,7 @@ def test_what_is_denied_is_counted_and_has_a_line_with_who_asked_for_what(closed
     for kind, (request, *_) in REQUESTS.items():
         if closed.denied(request):
             told.append(kind)
-    assert clients.denied_total == len(lines) == len(told) == 12
+    assert clients.denied_total == len(lines) == len(told) == 13
     time, session, user, ip, operation, about, result = lines[told.index("seek")].decode().split("\t")
     assert time == "time=1970-01-01T00:00:00.000Z"
     assert session == f"session=0x{closed.client.connection.session:x}"

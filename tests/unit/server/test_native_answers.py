@@ -273,14 +273,18 @@ def about_partitions(talk: Talk, served: Served) -> Iterator[Step]:
     claim, claims, seek, offset, consumers = (one[1] for one in service.asked[-5:])
     client.on_claim(claim, Accepted(1, 3, 0, False, False, 9))
     client.on_claim(claims, Claims(60_000).view("g", 0))
-    client.on_offset(seek, Offset(GROUP, b"c", 4))
-    client.on_offset(offset, Offset(GROUP, b"c", None))
+    client.on_offset(seek, Offset(GROUP, 4))
+    client.on_offset(offset, Offset(GROUP, None))
     client.on_consumers(consumers, Consumers(GROUP, ((b"c", 4, None), (b"g", 2, ("anna",))), 9))
     yield talk.hear("; ".join(map(str, asked)))
     talk.client.send(*asked)
     for one in service.asked[-5:]:
         client.on_refused(one[1], TopicRefusal("not_leader", GROUP, ServerId(2)))
     yield talk.hear("the same of a replica that does not lead")
+    at = {"type": "offset_at", "group": GROUP, "time_ms": 1_700}
+    talk.client.send(at)
+    client.on_offset(service.asked[-1][1], Offset(GROUP, 8))
+    yield talk.hear(str(at))
 
 
 def scenarios() -> list[Step]:

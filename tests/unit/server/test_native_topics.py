@@ -67,6 +67,9 @@ class Service:
     def offset_of(self, client: TopicClient, id: int, group: GroupId, consumer: bytes) -> None:
         self._note(client, "offset", id, group, consumer)
 
+    def offset_at(self, client: TopicClient, id: int, group: GroupId, time_ms: int) -> None:
+        self._note(client, "offset_at", id, group, time_ms)
+
     def consumers(self, client: TopicClient, id: int, group: GroupId) -> None:
         self._note(client, "consumers", id, group)
 
@@ -417,15 +420,17 @@ def test_what_has_one_answer_is_passed_on_and_answered(served: Served) -> None:
         {"type": "offset", "id": 4, "group": GROUP, "consumer": b"c"},
         {"type": "need", "id": 5, "partitions": [[GROUP, 6]]},
         {"type": "consumers", "id": 6, "group": GROUP},
+        {"type": "offset_at", "id": 7, "group": GROUP, "time_ms": 1_700},
     )
     need = served.service.asked.pop(4)
-    claim, claims, seek, offset, consumers = [one[1] for one in served.service.asked]
+    claim, claims, seek, offset, consumers, offset_at = [one[1] for one in served.service.asked]
     assert [one[2:] for one in served.service.asked] == [
         (GROUP, beat),
         (GROUP, "g"),
         (GROUP, b"c", 4),
         (GROUP, b"c"),
         (GROUP,),
+        (GROUP, 1_700),
     ]
     assert need == ("need", GROUP, 6)
     client = served.service.client
@@ -433,15 +438,17 @@ def test_what_has_one_answer_is_passed_on_and_answered(served: Served) -> None:
     accepted = Accepted(1, 3, 0, False, False, 9)
     client.on_claim(claim, accepted)
     client.on_refused(claims, TopicRefusal("not_leader", GROUP, ServerId(2)))
-    client.on_offset(seek, Offset(GROUP, b"c", 4))
-    client.on_offset(offset, Offset(GROUP, b"c", None))
+    client.on_offset(seek, Offset(GROUP, 4))
+    client.on_offset(offset, Offset(GROUP, None))
     client.on_consumers(consumers, Consumers(GROUP, ((b"c", 4, None), (b"g", 2, ("anna",))), 9))
+    client.on_offset(offset_at, Offset(GROUP, 8))
     answers = {one["id"]: one for one in served.push()}
     assert decode_answer(answers[1]["answer"]) == accepted
     assert answers[2]["refused"] == [GROUP, "not_leader", 2, None, ""]
     assert (answers[3]["offset"], answers[4]["offset"]) == (4, None)
     assert (answers[6]["consumers"], answers[6]["end"]) == ([[b"c", 4, None], [b"g", 2, ["anna"]]], 9)
     assert answers[5]["success"]
+    assert answers[7]["offset"] == 8
     assert served.client.connection.outstanding == 0
 
 
@@ -501,6 +508,7 @@ def test_a_connection_that_is_closed_in_the_middle_of_its_answers_is_told_nothin
         ({"type": "claims", "group": GROUP, "name": ""}, "name"),
         ({"type": "seek", "group": GROUP, "consumer": b"", "offset": 1}, "consumer"),
         ({"type": "offset", "group": GROUP, "consumer": bytes(256)}, "consumer"),
+        ({"type": "offset_at", "group": GROUP, "time_ms": -1}, "time_ms"),
         ({"type": "create_topic", "topic": "a"}, "partitions"),
         ({"type": "create_topic", "topic": "a" * 2_000, "partitions": 1}, "topic"),
         ({"type": "close_producer", "producer": 0}, "producer"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 from zraft.cli.client_options import Access, is_client, run
 from zraft.cli.listings.listing import Column, Grid, Listing
 from zraft.cli.listings.listing_options import lists
-from zraft.cli.topics.topic_records import EARLIEST, LATEST, place
+from zraft.cli.topics.places import EARLIEST, EXAMPLES, LATEST, Place, offsets_of, place
 from zraft_core.errors import ConfigError, ZraftError
 
 if TYPE_CHECKING:
@@ -123,12 +123,12 @@ def describe(access: Access, name: str, only: str | None) -> Listing:
     "--to",
     metavar="PLACE",
     type=place(EARLIEST, LATEST),
-    help="Go on there: earliest, latest, or the number of an offset.",
+    help=f"Go on there: earliest, latest, {EXAMPLES}.",
 )
 @click.option("--forget", is_flag=True, help="Forget the consumer there; it begins anew where it is told to.")
 @is_client
 def reset(
-    access: Access, name: str, topic: str, partitions: tuple[int, ...], to: str | int | None, forget: bool
+    access: Access, name: str, topic: str, partitions: tuple[int, ...], to: Place | None, forget: bool
 ) -> None:
     """Let consumer NAME, which stores offsets, go on elsewhere when it is started again.
 
@@ -310,7 +310,7 @@ def _kind(place: ConsumerPlace) -> str:
 
 
 async def _reset(
-    access: Access, name: bytes, topic: str, partitions: tuple[int, ...], to: str | int | None
+    access: Access, name: bytes, topic: str, partitions: tuple[int, ...], to: Place | None
 ) -> None:
     from zraft_client.topics import Topics
 
@@ -322,19 +322,16 @@ async def _reset(
             )
         bounds = await topics.bounds(topic)
         wanted = partitions or tuple(bounds if to is not None else (place.partition for place in known))
+        places: Mapping[int, int | None] = dict.fromkeys(bounds)
+        if to is not None:
+            places = await offsets_of(topics, topic, to, bounds)
         for partition in wanted:
             if partition not in bounds:
                 raise ZraftError(
                     f"--partition: topic {topic!r} has partitions 0 to {len(bounds) - 1}, found {partition}"
                 )
-            offset = _offset(to, bounds[partition].first, bounds[partition].end)
+            offset = places[partition]
             await topics.set_offset(topic, partition, name, offset)
             click.echo(
                 f"{topic}/{partition}: " + ("forgotten" if offset is None else f"goes on at offset {offset}")
             )
-
-
-def _offset(to: str | int | None, first: int, end: int) -> int | None:
-    if to is None:
-        return None
-    return first if to == EARLIEST else end if to == LATEST else int(to)

@@ -11,6 +11,7 @@ import click
 from zraft.cli.listings.listing import Column, Grid, Listing
 from zraft.cli.listings.listing_options import lists
 from zraft.cli.operator_options import asks_cluster, do, wait_done
+from zraft.cli.topics.places import TIMES
 from zraft.cli.topics.topic_acl_command import acl
 from zraft.cli.topics.topic_records import consume, produce
 
@@ -23,7 +24,6 @@ NONE: Final = "none"
 _UNBOUNDED: Final = -1
 """The meaning of "none" on the command line, where an absent option means that nothing changes."""
 _SIZES: Final = {"": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
-_TIMES: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def _amount(kind: str, units: dict[str, int], example: str) -> Callable[[str], int]:
@@ -42,7 +42,7 @@ def _amount(kind: str, units: dict[str, int], example: str) -> Callable[[str], i
 
 
 _SIZE: Final = _amount("size", _SIZES, "500MiB or 10GiB")
-_TIME: Final = _amount("time", _TIMES, "12h or 7d")
+_TIME: Final = _amount("time", TIMES, "12h or 7d")
 
 
 @click.group()
@@ -308,7 +308,7 @@ def _partition_row(one: PartitionView) -> tuple[str, ...]:
         _out_of_sync(one),
         "?" if best is None else f"{best.first} to {best.end}",
         "?" if best is None else _rounded(best.stored_bytes, _SIZES, "B"),
-        "" if oldest is None else _rounded(oldest, _TIMES, "ms"),
+        "" if oldest is None else _rounded(oldest, TIMES, "ms"),
         one.line.state,
     )
 
@@ -345,7 +345,7 @@ def _lagging(replica: ReplicaView) -> str:
     if seen is None:
         return f"{replica.server} (unknown)"
     behind = "its log is not known" if seen.behind is None else f"{seen.behind} entries behind"
-    silent = "never heard" if seen.silent_ms is None else f"silent {_rounded(seen.silent_ms, _TIMES, 'ms')}"
+    silent = "never heard" if seen.silent_ms is None else f"silent {_rounded(seen.silent_ms, TIMES, 'ms')}"
     return f"{replica.server} ({behind}, {silent})"
 
 
@@ -354,7 +354,7 @@ def _retained(size: int | None, age_ms: int | None) -> str:
     if size is not None:
         bounds.append(_written(size, _SIZES, "B"))
     if age_ms is not None:
-        bounds.append(_written(age_ms, _TIMES, "ms"))
+        bounds.append(_written(age_ms, TIMES, "ms"))
     return ", ".join(bounds) or "everything"
 
 

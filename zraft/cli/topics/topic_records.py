@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import IO, TYPE_CHECKING, Final
 
@@ -15,34 +15,19 @@ import click
 from attrs import Factory, define, frozen
 
 from zraft.cli.client_options import Access, is_client, run
+from zraft.cli.topics.places import EARLIEST, END, EXAMPLES, LATEST, Place, offsets_of, place
 from zraft_core.errors import ConfigError, ZraftError
 
 if TYPE_CHECKING:
     from zraft.cli.topics.record_lines import RecordLine
     from zraft_client.topics import Record, Topics
     from zraft_client.topics.sent import Sent
-    from zraft_client.topics.values import Bounds, Receipt
+    from zraft_client.topics.values import Receipt
 
 CHUNK_BYTES: Final = 64 * 1024
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of a line that is read: above what any message may have."""
 LOOK_S: Final = 0.5
-EARLIEST: Final = "earliest"
-LATEST: Final = "latest"
-END: Final = "end"
-
-
-def place(*words: str) -> Callable[[str], str | int]:
-    """Read a word that stands for a place of every partition, or the number of an offset."""
-
-    def read(text: str) -> str | int:
-        if text in words:
-            return text
-        if not (text.isascii() and text.isdigit()):
-            raise click.BadParameter(f"found {text!r}, expected {', '.join(words)} or an offset")
-        return int(text)
-
-    return read
 
 
 def _separator(text: str | None) -> bytes | None:
@@ -139,9 +124,9 @@ class _Tally:
 
     def add(self, receipt: Receipt) -> None:
         self.count += 1
-        for place, offset in receipt.offsets.items():
-            count, first, last = self.places.get(place, (0, offset, offset))
-            self.places[place] = count + 1, min(first, offset), max(last, offset)
+        for where, offset in receipt.offsets.items():
+            count, first, last = self.places.get(where, (0, offset, offset))
+            self.places[where] = count + 1, min(first, offset), max(last, offset)
 
     def text(self) -> str:
         where = [
@@ -219,7 +204,7 @@ async def _lines(file: IO[bytes]) -> AsyncIterator[bytes]:
     type=place(EARLIEST, LATEST),
     default=EARLIEST,
     show_default=True,
-    help="Begin there: earliest, latest, or the number of an offset.",
+    help=f"Begin there: earliest, latest, {EXAMPLES}.",
 )
 @click.option(
     "--to",
@@ -228,7 +213,7 @@ async def _lines(file: IO[bytes]) -> AsyncIterator[bytes]:
     type=place(END),
     default=END,
     show_default=True,
-    help="Stop before that offset, or at the end as it is when the command begins.",
+    help="Stop before that offset or time, or at the end as it is when the command begins.",
 )
 @click.option("--follow", "-f", is_flag=True, help="Do not stop at the end: wait for further records.")
 @click.option("--limit", "-n", type=click.IntRange(1), help="Stop after so many records.")
@@ -239,8 +224,8 @@ def consume(
     access: Access,
     name: str,
     partitions: tuple[int, ...],
-    start: str | int,
-    stop: str | int,
+    start: Place,
+    stop: Place,
     follow: bool,
     limit: int | None,
     separator: str | None,
@@ -252,8 +237,10 @@ def consume(
         zraft topic consume orders
         zraft topic consume orders --follow --from latest --keys "\\t"
         zraft topic consume orders --partition 3 --from 1000 --limit 10 --json
+        zraft topic consume orders --from 2026-11-29T10:00 --to 2026-11-29T11:00
 
-    Nothing is committed, so nobody else is disturbed.
+    Nothing is committed, so nobody else is disturbed. Times are those at which records were delivered, whatever timestamps
+    their producers gave them; without a zone they are local.
     """
     from zraft.cli.topics.record_lines import json_line, plain_line
 
@@ -263,33 +250,19 @@ def consume(
         raise ConfigError("--follow, --to: expected one of them")
     between = _separator(separator)
     show: Callable[[Record], bytes] = json_line if as_json else lambda record: plain_line(record, between)
-    run(_consume(access, name, partitions, _Span(start, None if follow else stop), limit, show))
-
-
-@frozen
-class _Span:
-    """Which records of each partition are wanted. `stop` is None if there is no end."""
-
-    start: str | int
-    stop: str | int | None
-
-    def first(self, bounds: Bounds) -> int:
-        if isinstance(self.start, int):
-            return self.start
-        return bounds.end if self.start == LATEST else bounds.first
-
-    def end(self, bounds: Bounds) -> int | None:
-        return bounds.end if self.stop == END else None if self.stop is None else int(self.stop)
+    run(_consume(access, name, partitions, start, None if follow else stop, limit, show))
 
 
 async def _consume(
     access: Access,
     name: str,
     partitions: tuple[int, ...],
-    span: _Span,
+    start: Place,
+    stop: Place | None,
     limit: int | None,
     show: Callable[[Record], bytes],
 ) -> None:
+    """Print the records from one place to another; without `stop` there is no end."""
     from zraft_client.topics import Topics
 
     async with access.client() as client, Topics(client) as topics:
@@ -300,17 +273,18 @@ async def _consume(
                 f"--partition: topic {name!r} has partitions 0 to {len(bounds) - 1}, found {unknown[0]}"
             )
         wanted = {number: bounds[number] for number in partitions or bounds}
-        ends = {number: span.end(one) for number, one in wanted.items()}
-        await _show(
-            topics, name, {number: span.first(one) for number, one in wanted.items()}, ends, limit, show
-        )
+        starts = await offsets_of(topics, name, start, wanted)
+        ends: Mapping[int, int | None] = dict.fromkeys(wanted)
+        if stop is not None:
+            ends = await offsets_of(topics, name, stop, wanted)
+        await _show(topics, name, starts, ends, limit, show)
 
 
 async def _show(
     topics: Topics,
     name: str,
     starts: dict[int, int],
-    ends: dict[int, int | None],
+    ends: Mapping[int, int | None],
     limit: int | None,
     show: Callable[[Record], bytes],
 ) -> None:

@@ -28,13 +28,28 @@ class ReadDeliveries:
     bytes_max: int
 
 
-ReadResult = Sequence[StoredDelivery] | StorageError
-"""An error concerns this read, or this group's files: `DeliveriesGoneError` says where the log begins now."""
+@frozen(eq=False)
+class FindOffset:
+    """Find the first delivery with the wall time `time_ms` or a later one."""
+
+    group: GroupId
+    log: DeliveryLog = field(repr=False)
+    time_ms: int
 
 
-def perform(task: ReadDeliveries) -> ReadResult:
+ReadTask = ReadDeliveries | FindOffset
+ReadResult = Sequence[StoredDelivery] | int | StorageError
+"""Deliveries, or the offset of the one that was to be found, which is the end if there is none.
+
+An error concerns this read, or this group's files: `DeliveriesGoneError` says where the log begins now.
+"""
+
+
+def perform(task: ReadTask) -> ReadResult:
     """Read; blocks for the disk."""
     try:
+        if isinstance(task, FindOffset):
+            return task.log.reader.offset_of_time(task.time_ms)
         return task.log.read(task.offset, task.bytes_max)
     except StorageError as error:
         return error
@@ -48,13 +63,13 @@ class DeliveryReaders:
 
     def __init__(
         self,
-        on_read: Callable[[ReadDeliveries, ReadResult], None],
+        on_read: Callable[[ReadTask, ReadResult], None],
         on_failed: Callable[[BaseException], None],
         threads: int = READ_THREADS,
     ) -> None:
         self._on_read = on_read
         self._on_failed = on_failed
-        self._tasks: queue.SimpleQueue[ReadDeliveries | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[ReadTask | None] = queue.SimpleQueue()
         self._threads = [
             threading.Thread(target=self._run, name=f"zraft-reads-{number}", daemon=True)
             for number in range(threads)
@@ -62,7 +77,7 @@ class DeliveryReaders:
         for thread in self._threads:
             thread.start()
 
-    def offer(self, task: ReadDeliveries) -> None:
+    def offer(self, task: ReadTask) -> None:
         """Do this, after what waits already."""
         self._tasks.put(task)
 

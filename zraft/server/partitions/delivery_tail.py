@@ -95,6 +95,13 @@ class DeliveryTail:
         size = self._released + self.size - OVERHEAD_BYTES * messages
         return Delivered(messages, self.end - self._skipped, size)
 
+    def offset_of_time(self, time_ms: int) -> int:
+        """Return the offset of the first delivery here with that wall time or a later one; the end if there is none."""
+        for offset in islice(self._offsets, self._forgotten, None):
+            if self._kept[offset].time >= time_ms:
+                return offset
+        return self.end
+
     def read(self, offset: int, bytes_max: int) -> list[StoredDelivery]:
         """Return deliveries from the one on that holds `offset`, which is at least `first`.
 

@@ -64,14 +64,14 @@ class ConsumersQuery:
 
 
 @frozen(eq=False)
-class BoundsQuery:
-    """Somebody wants to know where the partition begins and ends, and is told by whoever gave `on_confirmed`."""
+class PlaceQuery:
+    """Somebody wants to know a place of the partition, such as its end, and is told by whoever gave `on_confirmed`."""
 
     asker: Asker
     on_confirmed: Callable[[], None]
 
 
-Query = ViewQuery | OffsetQuery | ConsumersQuery | BoundsQuery
+Query = ViewQuery | OffsetQuery | ConsumersQuery | PlaceQuery
 
 
 @frozen
@@ -235,17 +235,17 @@ class PartitionLeadership:
                 self._answers.give(asker, answer)
         for asker, consumer in asked.seeks:
             self._requests -= 1
-            self._answers.give(asker, Offset(self.group, consumer, self._partition.offsets.get(consumer)))
+            self._answers.give(asker, Offset(self.group, self._partition.offsets.get(consumer)))
 
     def on_round(self, number: int, run_ms: int) -> None:
         """Answer the reads of a confirmed round, since what was committed before it is applied."""
         for query in self._reads.answered(number):
             if isinstance(query, OffsetQuery):
                 offset = self._partition.offsets.get(query.consumer)
-                self._answers.give(query.asker, Offset(self.group, query.consumer, offset))
+                self._answers.give(query.asker, Offset(self.group, offset))
             elif isinstance(query, ConsumersQuery):
                 self._answers.give(query.asker, self.consumers())
-            elif isinstance(query, BoundsQuery):
+            elif isinstance(query, PlaceQuery):
                 query.on_confirmed()
             elif self._machine.claims is not None:
                 view = self._machine.claims.view(query.name, self.log_time_ms(run_ms))

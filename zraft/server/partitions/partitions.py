@@ -21,7 +21,7 @@ from zraft.groups.timers import Timers
 from zraft.raft.role import Role
 from zraft.raft.settings import NEVER
 from zraft.server.partitions.coordination_port import Coordination
-from zraft.server.partitions.delivery_reading import ReadDeliveries, ReadResult
+from zraft.server.partitions.delivery_reading import ReadResult, ReadTask
 from zraft.server.partitions.hosted_partition import HostedPartition
 from zraft.server.partitions.leadership import Logged, PartitionLeadership
 from zraft.server.partitions.machine import PartitionMachine
@@ -72,7 +72,7 @@ class Partitions:
     def __init__(
         self,
         coordination: Coordination,
-        read: Callable[[ReadDeliveries], None],
+        read: Callable[[ReadTask], None],
         settings: PartitionsSettings | None = None,
     ) -> None:
         self.settings = settings or PartitionsSettings()
@@ -182,7 +182,7 @@ class Partitions:
             if hosted is not None:
                 hosted.durable(index)
 
-    def read_done(self, task: ReadDeliveries, result: ReadResult) -> None:
+    def read_done(self, task: ReadTask, result: ReadResult) -> None:
         """Take the result of a read that was handed out."""
         self.topics.read_done(task, result)
 

@@ -8,26 +8,38 @@ from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 
+from attrs import frozen
+
 from zraft.config.features import LEVEL_OF_RECORDS, LEVEL_OF_ROUNDS, LEVEL_OF_TOPICS
-from zraft.server.partitions.delivery_reading import ReadDeliveries, ReadResult
+from zraft.server.partitions.delivery_reading import FindOffset, ReadDeliveries, ReadResult, ReadTask
 from zraft.server.partitions.hosted_partition import FetchWaiter, HostedPartition
 from zraft.server.partitions.leadership import (
-    BoundsQuery,
     ConsumersQuery,
     OffsetQuery,
     PartitionLeadership,
+    PlaceQuery,
     Query,
     ViewQuery,
 )
 from zraft.server.partitions.settings import PartitionsSettings
 from zraft.server.partitions.topic_answers import Asker, TopicAnswers
+from zraft.storage.delivery.log import DeliveryLog
 from zraft.storage.errors import DeliveriesGoneError
-from zraft.topics.service import TopicClient
+from zraft.topics.service import Offset, TopicClient
 from zraft_core.claims.codec import is_newer
 from zraft_core.claims.commands import ClaimCommand
 from zraft_core.errors import StorageError
 from zraft_core.ids import GroupId, ServerId
 from zraft_core.topics.messages import StartRequest
+
+
+@frozen
+class _Search:
+    """A search for a time before the tail, which began at `tail_first` then; `in_tail` counts if nothing is found there."""
+
+    asker: Asker
+    tail_first: int
+    in_tail: int
 
 
 class TopicRequests:
@@ -59,7 +71,7 @@ class TopicRequests:
         features: Callable[[], int],
         need: Callable[[GroupId, int], None],
         stir: Callable[[GroupId], None],
-        read: Callable[[ReadDeliveries], None],
+        read: Callable[[ReadTask], None],
     ) -> None:
         self._settings = settings
         self._answers = answers
@@ -75,8 +87,8 @@ class TopicRequests:
         self._numbers = count()
         self._deadlines: list[tuple[int, int, FetchWaiter]] = []
         self.woken: dict[GroupId, None] = {}
-        self._reading: dict[ReadDeliveries, FetchWaiter] = {}
-        self._to_read: deque[ReadDeliveries] = deque()
+        self._reading: dict[ReadTask, FetchWaiter | _Search] = {}
+        self._to_read: deque[ReadTask] = deque()
         """Reads that have not begun. What is read is in memory until the loop takes it, so only so many go on at once."""
         self._reading_bytes = 0
         """The most that the reads which have begun bring."""
@@ -144,7 +156,7 @@ class TopicRequests:
         wait_ms = max(0, min(wait_ms, self._settings.fetch_wait_ms_max))
         waiter = FetchWaiter((client, id), group, offset, bytes_max, self._now_ms + wait_ms)
         if offset > hosted.end and not wait_ms:
-            self._ask(client, id, group, BoundsQuery((client, id), partial(self._wait, hosted, waiter)))
+            self._ask(client, id, group, PlaceQuery((client, id), partial(self._wait, hosted, waiter)))
         elif offset < hosted.end or not wait_ms or hosted.left:
             self._serve(hosted, waiter)
         elif self._waiting >= self._settings.fetches_max:
@@ -170,18 +182,26 @@ class TopicRequests:
             found = tail.read(waiter.offset, waiter.bytes_max)
             self.deliveries_read_total += len(found)
             self._answers.give(waiter.asker, hosted.fetched(waiter.offset, found))
-        elif hosted.failure:
-            self._answers.refuse(waiter.asker, "failed", hosted.group, hosted.failure)
-        elif hosted.log is None or len(self._reading) >= self._settings.reads_max:
-            detail = (
-                "its deliveries are being opened" if hosted.log is None else "too many reads are under way"
-            )
-            self._answers.refuse(waiter.asker, "busy", hosted.group, detail)
+        elif (log := self._readable(hosted, waiter.asker)) is not None:
+            self._begin(ReadDeliveries(hosted.group, log, waiter.offset, waiter.bytes_max), waiter)
+
+    def _readable(self, hosted: HostedPartition, asker: Asker) -> DeliveryLog | None:
+        """Return the deliveries on the disk; if they cannot be read now, refuse."""
+        if hosted.failure:
+            self._answers.refuse(asker, "failed", hosted.group, hosted.failure)
+        elif hosted.log is None:
+            self._answers.refuse(asker, "busy", hosted.group, "its deliveries are being opened")
+        elif len(self._reading) >= self._settings.reads_max:
+            self._answers.refuse(asker, "busy", hosted.group, "too many reads are under way")
         else:
-            task = ReadDeliveries(hosted.group, hosted.log, waiter.offset, waiter.bytes_max)
-            self._reading[task] = waiter
-            self._to_read.append(task)
-            self._read_more()
+            return hosted.log
+        return None
+
+    def _begin(self, task: ReadTask, reader: FetchWaiter | _Search) -> None:
+        """Read from the disk for somebody, as soon as there is room."""
+        self._reading[task] = reader
+        self._to_read.append(task)
+        self._read_more()
 
     def _read_more(self) -> None:
         """Begin the reads whose turn it is, as far as there is room in memory for what they bring; one always has."""
@@ -192,25 +212,31 @@ class TopicRequests:
             self._reading_bytes += size
             self._read(self._to_read.popleft())
 
-    def _bytes_of(self, task: ReadDeliveries) -> int:
+    def _bytes_of(self, task: ReadTask) -> int:
         """Return how much a read brings at most: one delivery always comes, however little was asked for."""
-        return max(task.bytes_max, self._settings.payload_bytes_max)
+        wanted = task.bytes_max if isinstance(task, ReadDeliveries) else 0
+        return max(wanted, self._settings.payload_bytes_max)
 
-    def read_done(self, task: ReadDeliveries, result: ReadResult) -> None:
+    def read_done(self, task: ReadTask, result: ReadResult) -> None:
         """Take the result of a read from the disk."""
-        waiter = self._reading.pop(task)
+        reader = self._reading.pop(task)
         self._reading_bytes -= self._bytes_of(task)
         self._read_more()
         hosted = self._hosted.get(task.group)
         if hosted is None:
-            self._refuse_absent(waiter.asker, task.group)
+            self._refuse_absent(reader.asker, task.group)
         elif isinstance(result, DeliveriesGoneError):
-            self._answers.refuse(waiter.asker, "gone", task.group, str(result), first=hosted.first)
+            self._answers.refuse(reader.asker, "gone", task.group, str(result), first=hosted.first)
         elif isinstance(result, StorageError):
-            self._answers.refuse(waiter.asker, "failed", task.group, str(result))
+            self._answers.refuse(reader.asker, "failed", task.group, str(result))
+        elif isinstance(reader, _Search):
+            assert isinstance(result, int), "an offset was searched for"
+            found = result if result < reader.tail_first else reader.in_tail
+            self._answers.give(reader.asker, Offset(task.group, found))
         else:
+            assert not isinstance(result, int), "deliveries were asked for"
             self.deliveries_read_total += len(result)
-            self._answers.give(waiter.asker, hosted.fetched(waiter.offset, result))
+            self._answers.give(reader.asker, hosted.fetched(reader.offset, result))
 
     def need(self, group: GroupId, time: int) -> None:
         """Ask a group to pass a time, so that a merged consumer can go on."""
@@ -252,6 +278,21 @@ class TopicRequests:
     def offset_of(self, client: TopicClient, id: int, group: GroupId, consumer: bytes) -> None:
         """Answer with a consumer's offset once a quorum confirmed the leader, or refuse."""
         self._ask(client, id, group, OffsetQuery((client, id), consumer))
+
+    def offset_at(self, client: TopicClient, id: int, group: GroupId, time_ms: int) -> None:
+        """Answer with the offset of a time once a quorum confirmed the leader, or refuse."""
+        asker = client, id
+        self._ask(client, id, group, PlaceQuery(asker, partial(self._find, asker, group, time_ms)))
+
+    def _find(self, asker: Asker, group: GroupId, time_ms: int) -> None:
+        """Answer with the offset of a time now, or as soon as what lies before the tail has been searched."""
+        hosted = self._hosted[group]
+        tail = hosted.tail
+        in_tail = tail.offset_of_time(time_ms)
+        if hosted.log is not None and hosted.log.base.offset >= tail.first:
+            self._answers.give(asker, Offset(group, in_tail))
+        elif (log := self._readable(hosted, asker)) is not None:
+            self._begin(FindOffset(group, log, time_ms), _Search(asker, tail.first, in_tail))
 
     def consumers(self, client: TopicClient, id: int, group: GroupId) -> None:
         """Answer with who consumes the partition once a quorum confirmed the leader, or refuse."""

@@ -16,7 +16,7 @@ from zraft.groups.snapshots.tasks import RemoveSnapshots, SnapshotDisk
 from zraft.monitoring.statistics import Metric
 from zraft.server.engine.driver import Driver
 from zraft.server.engine.effects import Effects
-from zraft.server.partitions.delivery_reading import DeliveryReaders, ReadDeliveries, ReadResult
+from zraft.server.partitions.delivery_reading import DeliveryReaders, ReadResult, ReadTask
 from zraft.server.partitions.partitions import Partitions
 from zraft.server.process.delivery_thread import DeliveryThread
 from zraft.server.process.wal_writer import WalWriter
@@ -152,7 +152,7 @@ class GroupShell:
         while self._partitions.notices:
             log.error("partition stopped", problem=self._partitions.notices.popleft())
 
-    def read(self, task: ReadDeliveries) -> None:
+    def read(self, task: ReadTask) -> None:
         """Read deliveries that are no longer in memory."""
         self._readers.offer(task)
 
@@ -220,7 +220,7 @@ class GroupShell:
         self._partitions.synced(durable)
         self._on_arrived()
 
-    def _on_read(self, done: tuple[ReadDeliveries, ReadResult]) -> None:
+    def _on_read(self, done: tuple[ReadTask, ReadResult]) -> None:
         self._partitions.read_done(*done)
         self._on_arrived()
 

@@ -44,7 +44,7 @@ from zraft.server.engine.registry_coordination import RegistryCoordination
 from zraft.server.operators.administration import Administration
 from zraft.server.operators.journaling import Journaling
 from zraft.server.operators.report import ServerReport
-from zraft.server.partitions.delivery_reading import ReadDeliveries
+from zraft.server.partitions.delivery_reading import ReadTask
 from zraft.server.partitions.machine import mark_of_image
 from zraft.server.partitions.partitions import Partitions
 from zraft.server.process.admin_listener import AdminListener
@@ -340,7 +340,7 @@ class Node:
             segments=report.segments,
         )
 
-    def _read_deliveries(self, task: ReadDeliveries) -> None:
+    def _read_deliveries(self, task: ReadTask) -> None:
         self._groups.read(task)
 
     def _restore(self, store: SnapshotStore, newest: SnapshotInfo) -> Machine:

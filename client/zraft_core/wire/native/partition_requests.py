@@ -135,6 +135,15 @@ class ReadOffset:
 
 
 @frozen
+class FindOffset:
+    """Request for the offset of the first record that was delivered at `time_ms` or later, in ms since 1970."""
+
+    id: int
+    group: GroupId
+    time_ms: int
+
+
+@frozen
 class ListConsumers:
     """Whoever stores an offset in a partition, or shares it by claims."""
 
@@ -151,6 +160,7 @@ PartitionRequest = (
     | LookAtClaims
     | SeekOffset
     | ReadOffset
+    | FindOffset
     | ListConsumers
 )
 
@@ -259,5 +269,6 @@ REQUESTS: Final[tuple[Fields[PartitionRequest], ...]] = (
     request("claims", LookAtClaims, group=from_one, name=_name),
     request("seek", SeekOffset, group=from_one, consumer=forms.consumer, offset=optional(number)),
     request("offset", ReadOffset, group=from_one, consumer=forms.consumer),
+    request("offset_at", FindOffset, group=from_one, time_ms=number),
     request("consumers", ListConsumers, group=from_one),
 )

@@ -118,7 +118,7 @@ class ClaimsResult:
 
 @frozen
 class OffsetResult:
-    """Offset that a partition keeps for a consumer, unless the replica refused."""
+    """Offset that a partition keeps for a consumer, or has found, unless the replica refused."""
 
     offset: int | None = None
     refused: ReplicaRefusal | None = None
@@ -194,6 +194,7 @@ RESULTS: Final[Mapping[str, Record[Any]]] = {
     "claims": Record(ClaimsResult, any_binary, _refused),
     "seek": _offset,
     "offset": _offset,
+    "offset_at": _offset,
     "consumers": Record(
         ConsumersResult,
         optional(

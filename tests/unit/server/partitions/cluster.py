@@ -21,7 +21,7 @@ from zraft.groups.snapshots.delivery_tasks import DeliveryPerformer, OpenDeliver
 from zraft.raft.log import Log
 from zraft.raft.messages import Entry, HardState
 from zraft.raft.role import Role
-from zraft.server.partitions.delivery_reading import ReadDeliveries, perform
+from zraft.server.partitions.delivery_reading import ReadTask, perform
 from zraft.server.partitions.hosted_partition import HostedPartition
 from zraft.server.partitions.machine import AppliedEntry
 from zraft.server.partitions.partitions import Partitions
@@ -77,7 +77,7 @@ class Server:
             settings=GroupSettings(),
             rng=random.Random(server),
         )
-        self.reads: list[ReadDeliveries] = []
+        self.reads: list[ReadTask] = []
         self.partitions = Partitions(coordinator, self.reads.append, settings)
         fs = SimulatedDisk()
         rng = random.Random(f"disk {server}")

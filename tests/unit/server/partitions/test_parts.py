@@ -9,7 +9,13 @@ from itertools import count
 from attrs import evolve
 
 from tests.simulation.disk import SimulatedDisk
-from zraft.server.partitions.delivery_reading import DeliveryReaders, ReadDeliveries, ReadResult
+from zraft.server.partitions.delivery_reading import (
+    DeliveryReaders,
+    FindOffset,
+    ReadDeliveries,
+    ReadResult,
+    ReadTask,
+)
 from zraft.server.partitions.delivery_tail import OVERHEAD_BYTES, DeliveryTail
 from zraft.server.partitions.quorum_reads import ASK_AGAIN_MS, QuorumReads
 from zraft.server.partitions.routes import TRUSTED_MS, GroupRoutes
@@ -24,7 +30,9 @@ S1, S2, S3 = (ServerId(number) for number in (1, 2, 3))
 
 
 def delivery(offset: int, size: int = 10, index: int | None = None) -> StoredDelivery:
-    return StoredDelivery(offset, (offset + 1, 7, 0, 0), 3, offset + 1, bytes(size), index or offset + 1, 0)
+    return StoredDelivery(
+        offset, (offset + 1, 7, 0, 0), 3, offset + 1, bytes(size), index or offset + 1, offset
+    )
 
 
 def test_the_tail_forgets_the_oldest_that_are_on_the_disk_and_no_other() -> None:
@@ -138,23 +146,26 @@ def test_reads_are_done_beside_the_loop_and_their_errors_told() -> None:
     log.append([delivery(offset) for offset in range(5, 8)], 8)
     log.sync()
     log.cut(5)
-    done: dict[int, tuple[ReadResult, str]] = {}
+    done: dict[int | None, tuple[ReadResult, str]] = {}
     arrived = threading.Semaphore(0)
 
-    def on_read(task: ReadDeliveries, result: ReadResult) -> None:
-        done[task.offset] = result, threading.current_thread().name
+    def on_read(task: ReadTask, result: ReadResult) -> None:
+        offset = task.offset if isinstance(task, ReadDeliveries) else None
+        done[offset] = result, threading.current_thread().name
         arrived.release()
 
     failures: list[BaseException] = []
     readers = DeliveryReaders(on_read, failures.append, threads=2)
     for offset in (5, 6, 0):
         readers.offer(ReadDeliveries(GROUP, log, offset, 1 << 20))
-    for _ in range(3):
+    readers.offer(FindOffset(GROUP, log, delivery(6).time))
+    for _ in range(4):
         assert arrived.acquire(timeout=30)
     readers.stop()
     assert not failures
     found, thread = done[6]
-    assert not isinstance(found, Exception)
+    assert isinstance(found, list)
     assert [one.offset for one in found] == [6, 7]
     assert thread.startswith("zraft-reads-")
     assert isinstance(done[0][0], DeliveriesGoneError)
+    assert done[None][0] == 6

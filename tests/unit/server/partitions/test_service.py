@@ -102,6 +102,56 @@ def test_every_replica_gives_all_deliveries_from_any_offset_in_order(
         assert cluster.servers[S1].partitions.statistics().tails_bytes <= 2_000
 
 
+@pytest.mark.parametrize("settings", [None, SMALL_TAIL], ids=["memory", "disk"])
+def test_the_first_delivery_at_a_time_or_later_is_found_by_the_leader_alone(
+    settings: PartitionsSettings | None,
+) -> None:
+    cluster, producing = started(settings)
+    for _ in range(4):
+        fill(cluster, producing, 30)
+    (group,) = cluster.groups
+    times = [(one.offset, one.time) for entry in cluster.applied[group].values() for one in entry.deliveries]
+    assert len({time for _, time in times}) > 3
+
+    def found(time_ms: int) -> int | None:
+        client = Client()
+        service = cluster.service_of(group)
+        assert service is not None
+        service.offset_at(client, 1, group, time_ms)
+        cluster.run_until(lambda: bool(client.offsets))
+        ((_, answer),) = client.offsets
+        return answer.offset
+
+    for time_ms in sorted({time + near for _, time in times for near in (-1, 0, 1)}):
+        assert found(time_ms) == next((offset for offset, time in times if time >= time_ms), 120)
+    (other, _) = followers(cluster)
+    client = Client()
+    cluster.servers[other].partitions.topics.offset_at(client, 1, group, 0)
+    cluster.run(10)
+    assert [(refusal.kind, refusal.leader) for _, refusal in client.refused] == [
+        ("not_leader", cluster.leader(group))
+    ]
+
+
+def test_what_a_search_finds_counts_only_before_the_tail_as_it_was_when_it_began() -> None:
+    """What is delivered, written and forgotten while the disk is read is no earlier than what memory had."""
+    cluster, producing = started(SMALL_TAIL)
+    fill(cluster, producing, 60)
+    (group,) = cluster.groups
+    leader = cluster.leader(group)
+    assert leader is not None
+    server, client = cluster.servers[leader], Client()
+    server.partitions.topics.offset_at(client, 1, group, 1 << 60)
+    cluster.run_until(lambda: bool(server.reads))
+    (search,) = server.reads
+    server.reads.clear()
+    assert server.hosted(group).tail.first > 0
+    fill(cluster, producing, 60)
+    server.reads.append(search)
+    cluster.run_until(lambda: bool(client.offsets))
+    assert [answer.offset for _, answer in client.offsets] == [60]
+
+
 def test_reads_from_the_disk_bring_no_more_into_memory_at_once_than_they_may() -> None:
     """All that may wait were under way together, and brought 256 MB before anybody counted them as answers."""
     settings = evolve(SMALL_TAIL, reads_bytes_max=3_000_000, payload_bytes_max=1_000_000)

@@ -103,6 +103,8 @@ def needs(request: wire.PartitionRequest) -> list[Need]:
             return [OfGroup(Right.READ, group), OfConsumer(right, consumer)]
         case wire.ReadOffset(group=group, consumer=consumer):
             return [OfGroup(Right.ADMIN, group), OfConsumer(Right.ADMIN, consumer)]
+        case wire.FindOffset(group=group):
+            return [OfGroup(Right.READ, group)]
         case wire.ListConsumers(group=group):
             return [OfGroup(Right.ADMIN, group)]
         case _:

@@ -212,6 +212,8 @@ class ConnectionTopics:
                 service.seek(self, self._ask(number), group, consumer, offset)
             case wire.ReadOffset(number, group, consumer):
                 service.offset_of(self, self._ask(number), group, consumer)
+            case wire.FindOffset(number, group, time_ms):
+                service.offset_at(self, self._ask(number), group, time_ms)
             case wire.ListConsumers(number, group):
                 service.consumers(self, self._ask(number), group)
 
