@@ -1,20 +1,18 @@
-"""Output of `zraft status`, as a table or as JSON. It is a module of its own because `zraft dev` asks servers, too."""
+"""Output of `zraft status`, as a table or as JSON."""
 
 from __future__ import annotations
 
-import json
 import ssl
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import IntEnum
 from functools import partial
-from typing import Final, TextIO
+from typing import Final
 
 from attrs import asdict
 
 from zraft.cli.listings.listing import Column, Grid, Listing
-from zraft.cli.listings.listing_options import output_width, rendered
 from zraft.cli.status import (
     LEADING_MODES,
     NeedsTlsError,
@@ -58,21 +56,6 @@ class Health(IntEnum):
 
 PROBLEMS_SHOWN: Final = 20
 """Partitions in trouble that people are shown; JSON has all that servers name."""
-
-
-def show_status(
-    addresses: Sequence[Address],
-    out: TextIO,
-    tls: ssl.SSLContext | None = None,
-    *,
-    as_json: bool = False,
-    rate_s: float = RATE_S,
-) -> Health:
-    """Write once what `status_listing` finds; return its exit code."""
-    found = status_listing(addresses, tls, rate_s=rate_s)
-    text = json.dumps(found.values[0]) + "\n" if as_json else rendered(found.parts, output_width())
-    out.write(text)
-    return Health(found.exit_code)
 
 
 def status_listing(

@@ -47,14 +47,6 @@ class Leading(Following):
         """Newest round that a quorum answered in this leadership, 0 before the first."""
         return self.rounds.confirmed
 
-    @property
-    def quorum_contact(self) -> int:
-        """The tick at which `quorum_round` was *sent*; before the first, that at which the vote was asked for.
-
-        What a leader may still promise is judged by it (D-11c, D-14).
-        """
-        return self.rounds.contact
-
     # -- what is known beside this group's own messages (zraft.groups.covers.cover)
 
     @property

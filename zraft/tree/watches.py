@@ -142,14 +142,6 @@ class WatchTable(Generic[W]):
 
     # -- looking
 
-    def has_data(self, path: str, watcher: W) -> bool:
-        """Return whether the watcher watches the path's data."""
-        return watcher in self._data.get(path, ())
-
-    def has_child(self, path: str, watcher: W) -> bool:
-        """Return whether the watcher watches the path's children."""
-        return watcher in self._child.get(path, ())
-
     def has(self, path: str, watcher: W, kind: WatcherType) -> bool:
         """Return whether `watcher` watches `path` in this way."""
         data = self._data.get(path, {}).get(watcher, 0) & _DATA_MODES[kind]
@@ -197,11 +189,6 @@ class WatchTable(Generic[W]):
     def watcher_count(self) -> int:
         """Return the number of watchers."""
         return len(self._by_watcher)
-
-    def paths_of(self, watcher: W) -> set[str]:
-        """Return the paths that one connection watches in any way."""
-        data, child = self._by_watcher.get(watcher, (set(), set()))
-        return data | child
 
     # -- telling
 

@@ -7,9 +7,10 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 from click.testing import CliRunner
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from tests.certificates import Authority
 from tests.unit.cli.fake_server import SRVR
 from zraft.cli import status, status_table
-from zraft.cli.listings.listing_options import rendered
+from zraft.cli.listings.listing_options import PLAIN_WIDTH, rendered
 from zraft.cli.main import main
 from zraft.cli.status import (
     ServerStatus,
@@ -30,7 +31,7 @@ from zraft.cli.status import (
     parse_srvr,
     sole_leader,
 )
-from zraft.cli.status_table import Health, show_status, topics_line
+from zraft.cli.status_table import RATE_S, Health, status_listing, topics_line
 from zraft_core.address import Address
 
 HOST = "127.0.0.1"
@@ -89,6 +90,15 @@ def nobody() -> Iterator[Address]:
 
 def srvr(mode: bytes) -> bytes:
     return SRVR.replace(b"MODE", mode)
+
+
+def show_status(
+    addresses: Sequence[Address], out: TextIO, *, as_json: bool = False, rate_s: float = RATE_S
+) -> Health:
+    """Write what servers answer, as people or programs see it, and return the exit code."""
+    found = status_listing(addresses, rate_s=rate_s)
+    out.write(json.dumps(found.values[0]) if as_json else rendered(found.parts, PLAIN_WIDTH))
+    return Health(found.exit_code)
 
 
 def test_srvr_is_read_field_by_field() -> None:

@@ -290,7 +290,7 @@ def test_a_group_that_is_not_covered_has_rounds_of_its_own_and_no_shared_heartbe
     hosts.run(10 * interval)
     assert raft.role is Role.LEADER
     assert 9 <= raft.round - rounds <= 11
-    assert raft.now - raft.quorum_contact <= 2 * interval
+    assert raft.now - raft.rounds.contact <= 2 * interval
     assert set(hosts.kinds()) == ({"Heartbeat", "HeartbeatReply"} if servers > 1 else set())
 
 

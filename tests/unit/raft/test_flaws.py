@@ -450,11 +450,11 @@ def test_flaw_17_read_answer_of_another_term_or_sender_is_not_used() -> None:
 
 
 def test_flaw_18_isolated_leader_steps_down() -> None:
-    """Check-quorum, dissertation 6.2; `quorum_contact` is when the last confirmed round was sent."""
+    """Check-quorum, dissertation 6.2; contact is when the last confirmed round was sent."""
     network = Network(3)
     leader = network.elect(1)
     network.run(SETTINGS.heartbeat_ticks * 2)
-    assert leader.now - leader.quorum_contact <= SETTINGS.heartbeat_ticks
+    assert leader.now - leader.rounds.contact <= SETTINGS.heartbeat_ticks
     network.isolate(1)
     network.run(TIMEOUT + SETTINGS.heartbeat_ticks + 10)
     assert leader.role is Role.FOLLOWER

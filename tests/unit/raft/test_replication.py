@@ -258,7 +258,7 @@ def test_only_a_leader_takes_proposals() -> None:
     assert make_raft(2).propose(b"x", 1) is None
 
 
-def test_requested_round_begins_at_once_and_quorum_contact_is_its_sending() -> None:
+def test_requested_round_begins_at_once_and_contact_is_its_sending() -> None:
     """D-11c, D-14: contact is when the confirmed round was sent, not when it was answered."""
     raft = leader_with_match()
     raft.tick(3)
@@ -267,7 +267,7 @@ def test_requested_round_begins_at_once_and_quorum_contact_is_its_sending() -> N
     sent_at = raft.now
     raft.tick(7)
     hear(raft, 2, HeartbeatReply(GROUP, raft.term, number, 1))
-    assert (raft.quorum_round, raft.quorum_contact) == (number, sent_at)
+    assert (raft.quorum_round, raft.rounds.contact) == (number, sent_at)
 
 
 def asked(messages: list[tuple[int, Message]]) -> list[int]:
@@ -304,7 +304,7 @@ def test_followers_take_turns_in_answering_rounds_that_nobody_waits_for() -> Non
     for _ in range(4):
         (one,) = beat(raft)
         answer(raft, one)
-        assert (raft.quorum_round, raft.quorum_contact) == (raft.round, raft.now)
+        assert (raft.quorum_round, raft.rounds.contact) == (raft.round, raft.now)
         turns.append(one)
     assert turns in ([2, 3, 2, 3], [3, 2, 3, 2])
 
@@ -337,7 +337,7 @@ def test_a_beat_says_what_a_tick_and_the_ready_after_it_would() -> None:
         (one,) = asked(list(said))
         for raft in (short, long):
             answer(raft, one)
-        assert short.quorum_contact == long.quorum_contact == short.now
+        assert short.rounds.contact == long.rounds.contact == short.now
 
 
 def test_a_leader_beats_only_if_nothing_else_is_due() -> None:

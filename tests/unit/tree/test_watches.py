@@ -39,14 +39,14 @@ def test_children_changed_concerns_child_watches_only(table: WatchTable[Any]) ->
     table.add_child("/a", "child")
     assert table.trigger(NODE_CHILDREN_CHANGED, "/a") == ["child"]
     assert table.trigger(NODE_CHILDREN_CHANGED, "/a") == []
-    assert table.has_data("/a", "data")
+    assert table.has("/a", "data", WatcherType.DATA)
 
 
 def test_child_watch_does_not_fire_for_data_or_creation(table: WatchTable[Any]) -> None:
     table.add_child("/a", "w")
     assert table.trigger(NODE_DATA_CHANGED, "/a") == []
     assert table.trigger(NODE_CREATED, "/a") == []
-    assert table.has_child("/a", "w")
+    assert table.has("/a", "w", WatcherType.CHILDREN)
 
 
 def test_deletion_is_told_once_to_a_watcher_of_both_and_consumes_both(table: WatchTable[Any]) -> None:

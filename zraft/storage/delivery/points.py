@@ -67,10 +67,6 @@ class Points:
         """Return the position of a frame at or before the one that holds `offset`."""
         return self._position(bisect_right(self._rows, offset, key=itemgetter(0)) - 1)
 
-    def at_stamp(self, stamp: Stamp) -> int:
-        """Return the position of a frame at or before the first delivery with that stamp or a later one."""
-        return self._position(bisect_right(self._rows, stamp, key=itemgetter(2)) - 1)
-
     def at_time(self, time: int) -> int:
         """Return the position of a frame at or before the first delivery whose wall time is that or later."""
         return self._position(bisect_left(self._rows, time, key=itemgetter(3)) - 1)

@@ -7,7 +7,7 @@ as a file that is not there; then the call begins anew with the view of now.
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
@@ -23,7 +23,6 @@ from zraft.storage.delivery.scanning import DeliveryFrame, FrameScanner
 from zraft.storage.delivery.values import (
     DeliveryFormatError,
     Mark,
-    Stamp,
     StoredDelivery,
     decode_deliveries,
     read_deliveries,
@@ -109,13 +108,6 @@ class DeliveryReader:
         assert offset >= 0, f"{offset=}"
         return self._attempt(lambda view: self._read(view, offset, bytes_max), offset)
 
-    def offset_of_stamp(self, stamp: Stamp) -> int:
-        """Return the offset of the first delivery with that stamp or a later one; the end if there is none.
-
-        It raises the errors of `read`.
-        """
-        return self._attempt(lambda view: self._find_stamp(view, stamp))
-
     def offset_of_time(self, time: int) -> int:
         """Return the offset of the first delivery with that wall time (ms) or a later one.
 
@@ -158,20 +150,6 @@ class DeliveryReader:
             if size >= bytes_max:
                 break
         return found
-
-    def _find_stamp(self, view: DeliveryView, stamp: Stamp) -> int:
-        end = view.end
-        if end.stamp is None or end.stamp < stamp:
-            return end.offset
-        at = bisect_left(view.closed, stamp, key=lambda segment: segment.end.stamp or (0, 0, 0, 0))
-        segment = view.closed[at] if at < len(view.closed) else view.tail
-        if segment is None:
-            return end.offset
-        for frame in self._scan(segment, self._points(view, segment).at_stamp(stamp)):
-            for one in self._deliveries(segment, frame):
-                if one.stamp >= stamp:
-                    return one.offset
-        return segment.end.offset
 
     def _find_time(self, view: DeliveryView, time: int) -> int:
         for segment in view.from_offset(view.base.offset):

@@ -201,16 +201,10 @@ def test_an_entry_that_was_written_in_part_does_not_count_as_durable() -> None:
     assert len(ends) > 1
 
 
-def test_the_first_delivery_at_or_after_a_stamp_or_a_time_is_found() -> None:
+def test_the_first_delivery_at_or_after_a_time_is_found() -> None:
     opened = open_log(SimulatedDisk())
     feed(opened.log, HISTORY)
     reader = opened.log.reader
-    for one in HISTORY:
-        assert reader.offset_of_stamp(one.stamp) == one.offset
-        t, g, sub, group = one.stamp
-        assert reader.offset_of_stamp((t, g, sub, group + 1)) == one.offset + 1
-    assert reader.offset_of_stamp((0, 0, 0, 0)) == 0
-    assert reader.offset_of_stamp((1 << 62, 0, 0, 0)) == len(HISTORY)
     times = [one.time for one in HISTORY]
     assert times != sorted(times), "wall time goes back between leaders"
     for time in range(min(times) - 1, max(times) + 2, 7):
@@ -336,7 +330,6 @@ def test_below_the_beginning_the_error_says_where_it_is() -> None:
             log.read(3)
         assert caught.value.first_offset == first
         assert log.read(first, 1 << 30) == HISTORY[first:]
-        assert log.reader.offset_of_stamp(HISTORY[0].stamp) == first
         assert log.reader.offset_of_time(0) == first
 
 

@@ -77,7 +77,6 @@ def test_a_log_is_the_list_of_its_deliveries(
     assert log.end.chain == mark_after(deliveries, last).chain
     for one in kept[:: max(1, len(kept) // 10)]:
         assert log.read(one.offset, 0) == [one]
-        assert log.reader.offset_of_stamp(one.stamp) == one.offset
         expected = next(other.offset for other in kept if other.time >= one.time)
         assert log.reader.offset_of_time(one.time) == expected
         marked = log.reader.mark_at(one.offset + 1)
