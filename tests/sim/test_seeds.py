@@ -46,7 +46,7 @@ def test_every_mode_breaks_no_promise(mode: Mode) -> None:
     assert result.report is not None, f"seed 7, mode {mode.value}: {result.checker}: {result.reason}"
 
 
-@pytest.mark.parametrize("seed", [*range(5), 772691350])
+@pytest.mark.parametrize("seed", [*range(5), 772691350, 1129211638])
 def test_connections_that_end_with_or_without_a_reason_break_no_promise(seed: int) -> None:
     result = CLUSTER.run_seed(seed, connections=True)
     assert result.report is not None, f"seed {seed}: {result.checker}: {result.reason}"

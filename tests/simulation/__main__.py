@@ -122,7 +122,11 @@ def _range(scenario: Scenario[Any], seeds: range, jobs: int, options: Mapping[st
     """Run a range of seeds; the exit code."""
     began = time.monotonic()
     again = " ".join(
-        ["python -m tests.simulation", scenario.name, *(f"--{k} {v}" for k, v in options.items())]
+        [
+            "python -m tests.simulation",
+            scenario.name,
+            *(f"--{k}" if v is True else f"--{k} {v}" for k, v in options.items()),
+        ]
     )
     reports: dict[int, Any] = {}
     failed: list[int] = []

@@ -266,8 +266,9 @@ class Adversary(Faults[Process]):
         for process in self._processes:
             process.stop(now + duration)
             if frozen and process.up:
-                # The machine sleeps, its clock with it: the jump is not seen by the process.
-                self._schedule.at(now + duration, self._thaw, process, process.boots, duration)
+                # The machine sleeps, its clock with it: the jump is not seen by the process. The clock is right again in
+                # the last ms of the sleep, as a turn may be the first event of the next one.
+                self._schedule.at(now + duration - 1, self._thaw, process, process.boots, duration)
         if clients_too:
             for client in self._clients:
                 client.pause(now + duration)
