@@ -14,8 +14,7 @@ from typing import Any, Final, TypeVar
 
 import msgpack
 
-from zraft.tree.children import ManyChildren
-from zraft.tree.node import NodeTable, Znode
+from zraft.tree.node import HASH_BYTES, NodeTable, Znode, may_rest, node_form, share_of
 from zraft.tree.sessions.session import Session
 
 MODULUS: Final = 2**128
@@ -46,32 +45,12 @@ _number = int.from_bytes
 
 def item_hash(*fields: Any) -> int:
     """Return the share of one item; `fields` start with its kind, so that no two kinds can be confused."""
-    return _number(blake2b(_pack(fields), digest_size=16).digest(), "big")
+    return share_of(_pack(fields))
 
 
 def node_hash(path: str, node: Znode) -> int:
     """Return a znode's share of the digest."""
-    # Children and numChildren follow from the paths; `creates` does not. Called once per changed znode, so it
-    # is written out.
-    packed = _pack(
-        (
-            "node",
-            path,
-            node.data,
-            node.acl,
-            node.czxid,
-            node.mzxid,
-            node.pzxid,
-            node.ctime,
-            node.mtime,
-            node.version,
-            node.creates,
-            node.aversion,
-            node.ephemeral_owner if node.lifetime is None else node.lifetime,
-            *((node.first,) if node.children.__class__ is ManyChildren and node.first else ()),
-        )
-    )
-    return _number(blake2b(packed, digest_size=16).digest(), "big")
+    return share_of(node_form(path, node))
 
 
 def session_hash(session: Session) -> int:
@@ -124,6 +103,7 @@ class TreeDigest:
 
     While `is_busy`, more changes between two points than the point itself can work off. A new znode is hashed at once then:
     it is in the processor's caches, which makes up for the few that are changed or removed before their turn would come.
+    And it rests, if it may, as the bytes that were hashed.
     """
 
     __slots__ = ("_nodes", "_sessions", "before_node", "dirty_nodes", "dirty_sessions", "is_busy", "total")
@@ -173,15 +153,18 @@ class TreeDigest:
         if len(self.dirty_sessions) > PENDING_AT_POINT:
             self._fold_sessions(_due(len(self.dirty_sessions), entries_left, behind=behind))
 
-    def take_new(self, path: str, node: Znode) -> None:
-        """Take up a znode that is complete, but not yet in the table."""
+    def take_new(self, path: str, node: Znode) -> Znode | bytes:
+        """Take up a znode that is complete, but not yet in the table; return what the table is to hold."""
         if not self.is_busy:
             self.dirty_nodes.add(path)
-            return
+            return node
         if self.before_node is not None:
             self.before_node(path)
-        node.folded = share = node_hash(path, node)
+        form = node_form(path, node)
+        hashed = blake2b(form, digest_size=HASH_BYTES).digest()
+        node.folded = share = _number(hashed, "big")
         self.total = (self.total + share) % MODULUS
+        return hashed + form if may_rest(node) else node
 
     @property
     def pending(self) -> int:

@@ -108,11 +108,9 @@ def _usage_below(tree: LimitedTree, top: str) -> tuple[int, int]:
         return 0, 0
     count, size = 1, node.data_length
     if node.children:
-        prefix = top + "/"
-        for path, below in tree.nodes.items():
-            if path.startswith(prefix):
-                count += 1
-                size += below.data_length
+        for below in tree.nodes.below(top):
+            count += 1
+            size += below.data_length
     return count, size
 
 

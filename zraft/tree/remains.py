@@ -14,7 +14,7 @@ class Remains:
     """Remains that nobody else has any more; `step` until it is False, or drop it and pay at once."""
 
     def __init__(
-        self, shards: Iterable[dict[str, Znode]], sessions: Iterable[Session], rest: Iterable[Any]
+        self, shards: Iterable[dict[str, Znode | bytes]], sessions: Iterable[Session], rest: Iterable[Any]
     ) -> None:
         self._shards = [shard for shard in shards if shard]
         self._paths: list[set[str] | dict[str, None]] = []
@@ -39,6 +39,8 @@ class Remains:
             while shard and left > 0:
                 _, node = shard.popitem()
                 left -= 1
+                if isinstance(node, bytes):
+                    continue
                 children, node.children = node.children, None
                 if isinstance(children, ManyChildren):
                     self._paths += children.parts()

@@ -15,7 +15,7 @@ from zraft.tree.hiding import Hidden, is_hidden
 from zraft.tree.image.reader import ImageState
 from zraft.tree.journal import Undo
 from zraft.tree.lifetime import CONTAINER, ZnodeKind, is_due, requested_kind
-from zraft.tree.node import BORN, CONFIG, SHARD_COUNT, SHARD_SHIFT, Lifetime, NodeTable, Znode, table_at_birth
+from zraft.tree.node import BORN, CONFIG, Lifetime, NodeTable, Znode, table_at_birth
 from zraft.tree.paths import ROOT, is_valid_name, is_valid_path, split
 from zraft.tree.quota import LIMITS, QUOTA_NAMES, Quotas
 from zraft.tree.quota_usage import count_usage, is_refused, limits_gone, quota_made
@@ -49,7 +49,6 @@ from zraft_core.znodes.events import (
 from zraft_core.znodes.stat import INT32_MAX, INT32_MIN
 from zraft_core.znodes.txn import CREATE2, FLAG_EPHEMERAL, FLAG_SEQUENTIAL, Command
 
-_SHARD_MASK: Final = SHARD_COUNT - 1
 _UNDELETABLE: Final = frozenset(BORN)
 
 # Looking up an attribute of an Enum class costs as much as a dict access; the hot path does not pay for it.
@@ -80,7 +79,6 @@ class Tree:
     """
 
     __slots__ = (
-        "_shards",
         "acls",
         "attended",
         "digest",
@@ -102,7 +100,6 @@ class Tree:
 
     def __init__(self, settings: Settings) -> None:
         self.nodes: NodeTable = table_at_birth()
-        self._shards = self.nodes.shards
         self.acls = AclTable()
         for _, node in self.nodes.items():
             node.acl = self.acls.hold(node.acl)
@@ -150,7 +147,7 @@ class Tree:
             size = len(data)
             if size > self.settings.data_bytes_max:
                 return _BAD_ARGUMENTS
-        node = self._shards[hash(path) >> SHARD_SHIFT & _SHARD_MASK].get(path)
+        node = self.nodes.get(path)
         if node is None or (self.hidden and is_hidden(self.hidden, path)):
             return _NO_NODE if is_valid_path(path) else _BAD_ARGUMENTS
         acl = node.acl
@@ -217,7 +214,7 @@ class Tree:
                 return acl
 
         parent_path = path[:slash] or ROOT
-        parent = self._shards[hash(parent_path) >> SHARD_SHIFT & _SHARD_MASK].get(parent_path)
+        parent = self.nodes.get(parent_path)
         if parent is None or (self.hidden and is_hidden(self.hidden, parent_path)):
             return _NO_NODE
         if parent.acl is not OPEN_ACL and not permits(parent.acl, CREATE, self.ids):
@@ -269,13 +266,14 @@ class Tree:
         if lifetime is not None:
             node.lifetime = lifetime
             self.mortal.add(path)
-        self.digest.take_new(path, node)
-        self.nodes.insert(path, node)
+        self.nodes.put(path, self.digest.take_new(path, node))
+        self.nodes.data_bytes += len(path) + node.data_length
         self.digest.dirty_nodes.add(parent_path)
         parent.children = with_child(siblings, path)
         parent.creates = creates + 1 if creates != INT32_MAX else INT32_MIN
         parent.pzxid = zxid
         if name in QUOTA_NAMES:
+            node = self.nodes.get(path) or node  # it is not to rest, as this changes it
             quota_made(self, parent_path, name, node)
         if is_guarded:
             self.topic_acls.made(path)

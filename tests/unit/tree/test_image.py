@@ -18,13 +18,26 @@ from tests.unit.tree.scenario import EPHEMERAL, ONE, TWO, Scenario, create
 from zraft.config.features import FEATURE_LEVEL_MAX, FeatureLevelError
 from zraft.tree.children import SPLIT_AT, ManyChildren
 from zraft.tree.commands import truncation
-from zraft.tree.image.layout import ACL, END, HEAD, MEMBER, ROW, SESSION, ZNODE
+from zraft.tree.commands.multi import MultiFailed
+from zraft.tree.digest import node_hash
+from zraft.tree.image.layout import ACL, END, HEAD, MEMBER, ROW, SESSION, ZNODE, record_of
 from zraft.tree.image.reader import ImageReader, ImageState
 from zraft.tree.image.writer import ImageWriter
 from zraft.tree.image.znodes_reader import ZnodesReader
 from zraft.tree.machine import Machine
-from zraft_core.errors import ProtocolError
+from zraft.tree.node import BORN, HASH_BYTES, Znode, awake, node_form, share_of
+from zraft_core.errors import Code, ProtocolError
+from zraft_core.znodes.acl import OPEN_ACL
 from zraft_core.znodes.txn import CREATE_TTL, FEATURE, MEMBERS
+
+LOCAL = ((31, "ip", "127.0.0.1"),)
+
+
+def asleep(machine: Machine) -> set[str]:
+    """The paths at which znodes rest."""
+    return {
+        path for shard in machine.nodes.shards for path, placed in shard.items() if placed.__class__ is bytes
+    }
 
 
 def written(writer: ImageWriter, items: int = 50, bytes_max: int = 4096) -> bytes:
@@ -192,10 +205,88 @@ def test_only_what_is_not_ordinary_is_read_one_by_one(monkeypatch: pytest.Monkey
 
 def test_equal_times_are_one_object_after_a_restart() -> None:
     scenario = Scenario()
-    scenario.multi(*(create(f"/n{number}") for number in range(100)))
+    scenario.multi(*(create(f"/n{number}", acl=LOCAL) for number in range(100)))
     again = restored(written(ImageWriter(scenario.machine)))
     nodes = [again.nodes.get(f"/n{number}") for number in range(100)]
     assert len({id(time) for node in nodes if node is not None for time in (node.ctime, node.mtime)}) == 1
+
+
+def test_leaves_without_an_owner_that_an_image_brings_rest_until_they_are_used() -> None:
+    scenario = Scenario()
+    for path in ("/a", "/a/b", "/a/c", "/d", "/e"):
+        scenario.create(path, b"x" * 100)
+    scenario.create("/local", acl=LOCAL)
+    scenario.create("/ephemeral", flags=EPHEMERAL)
+    image = written(ImageWriter(scenario.machine))
+    scenario.machine.adopt(read(image, items=1))  # a slice with the head in it is looked at one by one
+    machine = scenario.machine
+    assert asleep(machine) - set(BORN) == {"/a/b", "/a/c", "/d", "/e"}
+    assert machine.digest() == machine.full_digest()
+    assert len(written(ImageWriter(machine))) == len(image)
+    assert asleep(machine) - set(BORN) == {"/a/b", "/a/c", "/d", "/e"}, "a look at everything wakes nobody"
+    for path in ("/a/b", "/d"):
+        assert not isinstance(scenario.set_data(path, b"y"), Code)
+    assert scenario.delete("/e") == Code.OK
+    scenario.create("/a/c/below")
+    assert asleep(machine) - set(BORN) == set()
+    assert machine.digest() == machine.full_digest()
+
+
+def test_what_is_made_in_bulk_rests_and_is_in_images_as_if_it_did_not() -> None:
+    """More than a thousand changes between two points of the digest are bulk."""
+    scenario = Scenario()
+    machine = scenario.machine
+    scenario.multi(*(create(f"/early-{number}", b"x") for number in range(1_100)))
+    early = ImageWriter(machine)
+    digests, images = [machine.full_digest()], [early.step(1, 1)]
+    scenario.multi(
+        *(create(f"/n{number}", b"x" * number) for number in range(50)), create("/local", acl=LOCAL)
+    )
+    for number in range(50, 100):
+        scenario.create(f"/n{number}", b"y")
+    scenario.create("/e", flags=EPHEMERAL)
+    made = {f"/n{number}" for number in range(100)}
+    assert asleep(machine) == made
+    scenario.set_data("/n3", b"changed soon")
+    scenario.delete("/n4")
+    failed = scenario.multi(create("/n5/below"), create("/undone"), create("/n6"))
+    assert isinstance(failed, MultiFailed)
+    assert asleep(machine) == made - {"/n3", "/n4", "/n5"}
+    images[0] += written(early)
+    digests.append(machine.full_digest())
+    late = ImageWriter(machine)
+    images.append(late.step(1, 1))
+    scenario.set_data("/n7", b"z")
+    machine.fold_digest(30)
+    images[1] += written(late)
+    assert [restored(image).digest() for image in images] == [early.digest, late.digest] == digests
+    assert machine.digest() == machine.full_digest()
+    assert asleep(machine) == made - {f"/n{number}" for number in (3, 4, 5, 7)}
+
+
+def test_quotas_count_in_a_znode_that_was_made_in_bulk() -> None:
+    scenario = Scenario()
+    scenario.multi(*(create(f"/a{number}") for number in range(1_100)))
+    scenario.create("/zookeeper/quota/a1")
+    scenario.create("/zookeeper/quota/a1/zookeeper_limits", b"count=10,bytes=100")
+    scenario.create("/zookeeper/quota/a1/zookeeper_stats")
+    scenario.create("/a1/b", b"xyz")
+    assert scenario.node("/zookeeper/quota/a1/zookeeper_stats").data == b"count=2,bytes=3"
+    assert scenario.machine.digest() == scenario.machine.full_digest()
+
+
+@pytest.mark.parametrize("data", [None, b"", msgpack.packb(OPEN_ACL), msgpack.packb(OPEN_ACL) * 3])
+@pytest.mark.parametrize("number", [0, 2**40, 2**63 - 1])
+def test_the_record_of_what_rests_is_made_of_its_form(data: bytes | None, number: int) -> None:
+    node = Znode(data, OPEN_ACL, number, number, 0)
+    node.version, node.creates, node.aversion = -1, 2**31 - 1, 7
+    form = node_form("/wörld/anyone", node)
+    placed = share_of(form).to_bytes(HASH_BYTES, "big") + form
+    record = (ZNODE, "/wörld/anyone", data, 0, *(number,) * 5, -1, 2**31 - 1, 7, 0)
+    assert msgpack.unpackb(record_of(placed), use_list=False) == record
+    again = awake(placed)
+    assert (again.stat(), again.data, again.creates) == (node.stat(), data, node.creates)
+    assert again.folded == node_hash("/wörld/anyone", node)
 
 
 @pytest.mark.parametrize("at_once", [False, True])

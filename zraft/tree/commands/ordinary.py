@@ -41,7 +41,7 @@ def set_data(
         results: gets the fields of each znode's `Stat` as its command left it; None if nobody is answered.
     """
     kind = commands[0][0]
-    shards = tree.nodes.shards
+    shards, wake = tree.nodes.shards, tree.nodes.wake
     largest = tree.settings.data_bytes_max
     now_ms = tree.wall_time
     watched_data = watched[0]
@@ -52,9 +52,10 @@ def set_data(
             opcode, path, data, version = command
             if command.__class__ is not tuple or path.__class__ is not str or data.__class__ is not bytes:
                 break
-            node = shards[hash(path) >> SHARD_SHIFT & _SHARD_MASK][path]
+            placed: Any = shards[hash(path) >> SHARD_SHIFT & _SHARD_MASK][path]
         except (TypeError, ValueError, KeyError):
             break
+        node: Znode = placed if placed.__class__ is Znode else wake(path, placed)
         size = len(data)
         old_version = node.version
         if version.__class__ is int:
@@ -183,8 +184,7 @@ def create(
         else:
             many.add(path)
         node = Znode(data, OPEN_ACL, zxid, now_ms, 0)
-        take_new(path, node)
-        shards[hash(path) >> SHARD_SHIFT & _SHARD_MASK][path] = node
+        shards[hash(path) >> SHARD_SHIFT & _SHARD_MASK][path] = take_new(path, node)
         growth += len(path) + size
         room -= 1
         creates += 1

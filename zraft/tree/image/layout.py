@@ -23,6 +23,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgpack
+
+from zraft.tree.node import HASH_BYTES
+from zraft_core.znodes.acl import OPEN_ACL
+
 FORMAT: Final = 1
 
 HEAD: Final = 0
@@ -36,6 +41,21 @@ GHOST: Final = 7
 REGISTRY: Final = 8
 
 DIGEST_BYTES: Final = 16
+
+_FIELDS_AT: Final = HASH_BYTES + len(msgpack.packb([]) + msgpack.packb("node"))
+"""Where the path begins in the bytes of a znode that rests."""
+_RECORD_BEGIN: Final = msgpack.packb((ZNODE, *(None,) * 12))[:2]
+_OPEN: Final = msgpack.packb(OPEN_ACL)
+_OPEN_NUMBER: Final = msgpack.packb(0)
+
+
+def record_of(placed: bytes) -> bytes:
+    """Return the record of a znode that rests: its form differs from it in how it begins, and in the ACL.
+
+    Only numbers follow the ACL, of at most nine bytes each, so that nothing there can look like it.
+    """
+    at = placed.rindex(_OPEN)
+    return b"".join((_RECORD_BEGIN, placed[_FIELDS_AT:at], _OPEN_NUMBER, placed[at + len(_OPEN) :]))
 
 
 def shown(value: Any) -> str:

@@ -28,9 +28,10 @@ from zraft.tree.image.layout import (
     ROW,
     SESSION,
     ZNODE,
+    record_of,
 )
 from zraft.tree.image.small_items import SmallState, small_shares
-from zraft.tree.node import SHARD_COUNT, SHARD_SHIFT, NodeTable, Znode
+from zraft.tree.node import SHARD_COUNT, SHARD_SHIFT, NodeTable, Znode, resting_share
 from zraft.tree.sessions.session import Session
 from zraft_core.znodes.acl import OPEN_ACL, Acl
 
@@ -83,14 +84,12 @@ class ImageWriter:
         self._znode_count = 0
         self._session_count = 0
         self._digest = sum(small_shares(machine)) + machine.registry.digest.value()
-        # A packer of our own that gathers everything in one buffer.
-        self._packer = msgpack.Packer(use_bin_type=True, autoreset=False)
-        self._out = self._packer.pack
+        self._pack = msgpack.Packer(use_bin_type=True).pack
         self._ready = bytearray()
         self._acl_numbers: dict[Acl, int] = {}
         self._sessions: dict[int, Session] = dict(machine.sessions)
         self._shard = -1
-        self._znodes: dict[str, Znode] = {}
+        self._znodes: dict[str, Znode | bytes] = {}
         """The rest of the shard being swept, exactly as it was at the beginning."""
         self._gone: list[set[str] | None] = [None] * SHARD_COUNT
         """Paths of shards still to come that were changed, made or removed, hence packed if they were there."""
@@ -127,7 +126,7 @@ class ImageWriter:
     @property
     def backlog(self) -> int:
         """Bytes packed and not yet taken: what changed since the last step, before the sweep reached it."""
-        return len(self._ready) + len(self._packer.getbuffer())
+        return len(self._ready)
 
     @property
     def exhausted(self) -> bool:
@@ -153,8 +152,6 @@ class ImageWriter:
             if self.backlog or self.done:
                 break
         ready = self._ready
-        ready += self._packer.getbuffer()
-        self._packer.reset()
         piece = bytes(memoryview(ready)[:bytes_max])
         del ready[: len(piece)]
         return piece
@@ -188,14 +185,17 @@ class ImageWriter:
         count = min(limit, len(znodes))
         marks, dirty = self._marks, self._dirty_nodes
         for _ in range(count):
-            path, node = znodes.popitem()
+            path, placed = znodes.popitem()
+            if isinstance(placed, bytes):
+                self._put_resting(placed)
+                continue
             if path in dirty:
                 # It must be hashed anyway: then the machine's digest has it, too.
                 dirty.discard(path)
-                share = node_hash(path, node)
-                marks.total += share - node.folded
-                node.folded = share
-            self._pack_znode(path, node, node.folded)
+                share = node_hash(path, placed)
+                marks.total += share - placed.folded
+                placed.folded = share
+            self._put_znode(path, placed, placed.folded)
         marks.total %= MODULUS
         return count
 
@@ -226,16 +226,18 @@ class ImageWriter:
             elif path in gone:
                 return
             gone.add(path)
-            node = self._nodes.shards[shard].get(path)
+            placed = self._nodes.shards[shard].get(path)
         elif shard == self._shard:
-            node = self._znodes.pop(path, None)
+            placed = self._znodes.pop(path, None)
         else:
             return
-        if node is not None:
+        if isinstance(placed, bytes):
+            self._put_resting(placed)
+        elif placed is not None:
             # This is not `marks.dirty_nodes`: in a multi, marks of earlier commands stand in the set that it
             # put aside.
             stale = path in self._dirty_nodes
-            self._pack_znode(path, node, node_hash(path, node) if stale else node.folded)
+            self._put_znode(path, placed, node_hash(path, placed) if stale else placed.folded)
 
     def _before_session(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
@@ -254,7 +256,13 @@ class ImageWriter:
             )
         )  # fmt: skip
 
-    def _pack_znode(self, path: str, node: Znode, share: int) -> None:
+    def _put_resting(self, placed: bytes) -> None:
+        self._digest += resting_share(placed)
+        self._znode_count += 1
+        self.items += 1
+        self._ready += record_of(placed)
+
+    def _put_znode(self, path: str, node: Znode, share: int) -> None:
         acl = node.acl
         number = 0 if acl is OPEN_ACL else self._acl_number(acl)
         self._digest += share
@@ -268,6 +276,9 @@ class ImageWriter:
                 *((node.first,) if node.children.__class__ is ManyChildren and node.first else ()),
             )
         )  # fmt: skip
+
+    def _out(self, record: tuple[Any, ...]) -> None:
+        self._ready += self._pack(record)
 
     def _acl_number(self, acl: Acl) -> int:
         numbers = self._acl_numbers

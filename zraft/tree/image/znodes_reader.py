@@ -9,15 +9,25 @@ everything was read: then a parent need not be found for each of its children.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from itertools import chain
 from typing import Any, Final
 
+import msgpack
+
 from zraft.tree.children import SPLIT_AT, ManyChildren
-from zraft.tree.digest import item_hash
 from zraft.tree.hiding import Hidden
 from zraft.tree.image.layout import GHOST, ZNODE, shown
 from zraft.tree.lifetime import TTL_MS_MAX
-from zraft.tree.node import SHARD_COUNT, SHARD_SHIFT, Lifetime, NodeTable, Znode
+from zraft.tree.node import (
+    HASH_BYTES,
+    SHARD_COUNT,
+    SHARD_SHIFT,
+    Lifetime,
+    NodeTable,
+    Znode,
+    share_of,
+)
 from zraft.tree.paths import NO_NAMES, ROOT, is_valid_name, is_valid_path
 from zraft.tree.quota import LIMITS, limited_path
 from zraft.tree.sessions.session import Session
@@ -34,6 +44,9 @@ _GHOST_TYPES: Final = (int, str, int)
 _TIMES_KEPT_MAX: Final = 65_536
 _CHILDREN_PER_ITEM: Final = 32
 """Paths that go into a dict in the time of reading one znode."""
+
+_pack = msgpack.Packer(use_bin_type=True).pack
+_number = int.from_bytes
 
 _TUPLE: Final = {tuple}
 _STR: Final = {str}
@@ -118,8 +131,8 @@ class ZnodesReader:
         if set(map(type, records)) != _TUPLE or set(map(len, records)) != _ALL_FIELDS:
             return None
         columns = tuple(zip(*records, strict=True))
-        kinds, paths, datas, numbers, czxids, mzxids, pzxids, ctimes, mtimes, *versions, whose = columns
-        of_64_bits = columns[4:9]
+        kinds, paths, datas, numbers = columns[:4]
+        of_64_bits, versions, whose = columns[4:9], columns[9:12], columns[12]
         if not (
             set(map(type, paths)) == _STR
             and set(map(type, datas)) <= _DATA
@@ -142,37 +155,29 @@ class ZnodesReader:
         nodes.data_bytes += len(text) - len(paths) + sum(map(len, filter(None, datas)))
         self.count += len(paths)
         acls = map(self._acl_numbers.__getitem__, numbers)
-        shards, families, times, hold = nodes.shards, self._families, self._times, self.acls.hold
+        shards, families = nodes.shards, self._families
         self._forget_times()
         total = 0
-        for path, data, acl, czxid, mzxid, pzxid, ctime, mtime, version, creates, aversion, owner in zip(
-            paths, datas, acls, czxids, mzxids, pzxids, ctimes, mtimes, *versions, whose, strict=True
-        ):
-            ctime = times.setdefault(ctime, ctime)
-            node = Znode(data, acl if acl is OPEN_ACL else hold(acl), czxid, ctime, 0)
-            if mzxid != czxid:
-                node.mzxid = mzxid
-            if pzxid != czxid:
-                node.pzxid = pzxid
-            if mtime != ctime:
-                node.mtime = mtime
-            node.version = version
-            node.creates = creates
-            node.aversion = aversion
-            if shards[hash(path) >> SHARD_SHIFT & _SHARD_MASK].setdefault(path, node) is not node:
+        for fields in zip(paths, datas, acls, *of_64_bits, *versions, whose, strict=True):
+            path = fields[0]
+            placed: Znode | bytes
+            if fields[2] is OPEN_ACL and fields[-1] == 0:
+                # It rests until somebody uses it; a directory, until its children are told to it.
+                form: bytes = _pack(("node", *fields))
+                hashed = blake2b(form, digest_size=HASH_BYTES).digest()
+                placed = hashed + form
+                total += _number(hashed, "big")
+            else:
+                placed = node = self._znode(*fields)
+                total += node.folded
+            if shards[hash(path) >> SHARD_SHIFT & _SHARD_MASK].setdefault(path, placed) is not placed:
                 raise ProtocolError(f"image: znode {path!r}: it comes twice")
-            if owner != 0:
-                self._take_owner(path, node, owner)
             parent = path[: path.rfind("/")]
             family = families[hash(parent) >> SHARD_SHIFT & _SHARD_MASK]
             if parent in family:
                 family[parent].append(path)
             else:
                 family[parent] = [path]
-            node.folded = share = item_hash(
-                "node", path, data, acl, czxid, mzxid, pzxid, ctime, mtime, version, creates, aversion, owner
-            )
-            total += share
         return total
 
     def take(self, record: tuple[Any, ...], *, may_be_truncated: bool) -> int:
@@ -203,7 +208,6 @@ class ZnodesReader:
         acl = self._acl_numbers.get(number)
         if acl is None:
             raise ProtocolError(f"image: znode {path!r}: it has ACL {number}, which was not given")
-        czxid, mzxid, pzxid, ctime, mtime, version, creates, aversion = numbers
         if not (
             all(0 <= number <= _INT64_MAX for number in numbers[:5])
             and all(INT32_MIN <= number <= INT32_MAX for number in numbers[5:])
@@ -215,24 +219,37 @@ class ZnodesReader:
         if path in self.nodes:
             raise ProtocolError(f"image: znode {path!r}: it comes twice")
         self._forget_times()
-        ctime = self._times.setdefault(ctime, ctime)
-        node = Znode(data, acl if acl is OPEN_ACL else self.acls.hold(acl), czxid, ctime, 0)
-        node.mzxid = mzxid if mzxid != czxid else czxid
-        node.pzxid = pzxid if pzxid != czxid else czxid
-        node.mtime = mtime if mtime != ctime else ctime
-        node.version, node.creates, node.aversion = version, creates, aversion
+        node = self._znode(path, data, acl, *numbers, whose, *((first,) if first else ()))
         self.nodes.insert(path, node)
         self.count += 1
-        if whose != 0:
-            self._take_owner(path, node, whose)
         if first:
             self._truncate(path, first)
         if path != ROOT:
             self._family(parent).append(path)
         if name == LIMITS:
             self._take_limits((path,))
-        node.folded = share = item_hash("node", path, data, acl, *record[4:])
-        return share
+        return node.folded
+
+    def _znode(self, *fields: Any) -> Znode:
+        """Return a znode with its share of the digest; if it belongs to a session, that is told.
+
+        Args:
+            fields: those of its form, after the first.
+        """
+        path, data, acl, czxid, mzxid, pzxid, ctime, mtime, version, creates, aversion, whose, *_ = fields
+        ctime = self._times.setdefault(ctime, ctime)
+        node = Znode(data, acl if acl is OPEN_ACL else self.acls.hold(acl), czxid, ctime, 0)
+        if mzxid != czxid:
+            node.mzxid = mzxid
+        if pzxid != czxid:
+            node.pzxid = pzxid
+        if mtime != ctime:
+            node.mtime = mtime
+        node.version, node.creates, node.aversion = version, creates, aversion
+        if whose != 0:
+            self._take_owner(path, node, whose)
+        node.folded = share_of(_pack(("node", *fields)))
+        return node
 
     def link(self, items: int) -> bool:
         """Tell parents who their children are, as many as take about the time of reading `items` znodes.

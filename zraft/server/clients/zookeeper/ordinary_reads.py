@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from zraft.server.clients.connection import ANSWERS_BYTES_MAX, LARGE_BYTES
 from zraft.server.clients.zookeeper.answers import EXISTS, GET_DATA
 from zraft.server.clients.zookeeper.services import ZooKeeperSpeaker
 from zraft.tree.machine import Machine
-from zraft.tree.node import SHARD_COUNT, SHARD_SHIFT
+from zraft.tree.node import SHARD_COUNT, SHARD_SHIFT, Znode
 from zraft_core.wire.jute import INT
 from zraft_core.wire.replies import (
     HEADER_BYTES,
@@ -43,7 +43,7 @@ def answer_reads(connection: ZooKeeperSpeaker, machine: Machine, frames: Sequenc
     """
     if machine.hidden:
         return 0
-    shards = machine.nodes.shards
+    shards, wake = machine.nodes.shards, machine.nodes.wake
     zxid = machine.last_zxid
     out = connection.out
     room = ANSWERS_BYTES_MAX - connection.out_bytes
@@ -55,9 +55,10 @@ def answer_reads(connection: ZooKeeperSpeaker, machine: Machine, frames: Sequenc
             if (opcode != GET_DATA and opcode != EXISTS) or length < 0 or frame[12 + length] or left <= 0:
                 break
             path = frame[12 : 12 + length].decode()
-            node = shards[hash(path) >> SHARD_SHIFT & _SHARD_MASK][path]
+            placed: Any = shards[hash(path) >> SHARD_SHIFT & _SHARD_MASK][path]
         except _ELSEWHERE:
             break
+        node: Znode = placed if placed.__class__ is Znode else wake(path, placed)
         data = node.data
         children = node.children
         if data is None or node.acl is not OPEN_ACL:
