@@ -7,9 +7,8 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -83,9 +82,9 @@ def test_lines_become_records_and_records_lines(running: Cluster) -> None:
 def test_records_are_found_by_the_time_at_which_they_were_delivered(running: Cluster) -> None:
     name = made(running, "times", 2)
     produced(running, name, "--partition", "1", lines=b"before\n")
-    time.sleep(0.05)
-    between = datetime.now(UTC).isoformat()
-    time.sleep(0.05)
+    later = datetime.now(UTC) + timedelta(milliseconds=5)
+    wait_until(lambda: datetime.now(UTC) > later, "another ms")
+    between = later.isoformat()
     produced(running, name, "--partition", "1", lines=b"after\n")
     assert consumed(running, name, "--from", between) == b"after\n"
     assert consumed(running, name, "--to", between) == b"before\n"

@@ -69,7 +69,7 @@ class Group:
         self.position = 1
         self.deliveries: list[Delivery] = []
         self.times: list[int] = []
-        """When each was delivered, in ms."""
+        """Deliveries happened at these times, in ms."""
         self.first = 0
         self.owners: dict[int, tuple[TopicClient, int]] = {}
         self.waiting: list[tuple[FakeService, TopicClient, int, int, int, asyncio.TimerHandle]] = []

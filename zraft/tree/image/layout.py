@@ -43,7 +43,7 @@ REGISTRY: Final = 8
 DIGEST_BYTES: Final = 16
 
 _FIELDS_AT: Final = HASH_BYTES + len(msgpack.packb([]) + msgpack.packb("node"))
-"""Where the path begins in the bytes of a znode that rests."""
+"""The path begins here in the bytes of a znode that rests."""
 _RECORD_BEGIN: Final = msgpack.packb((ZNODE, *(None,) * 12))[:2]
 _OPEN: Final = msgpack.packb(OPEN_ACL)
 _OPEN_NUMBER: Final = msgpack.packb(0)

@@ -134,7 +134,7 @@ def test_the_first_delivery_at_a_time_or_later_is_found_by_the_leader_alone(
 
 
 def test_what_a_search_finds_counts_only_before_the_tail_as_it_was_when_it_began() -> None:
-    """What is delivered, written and forgotten while the disk is read is no earlier than what memory had."""
+    """Deliveries that come and leave memory while the disk is read are later than those that memory had."""
     cluster, producing = started(SMALL_TAIL)
     fill(cluster, producing, 60)
     (group,) = cluster.groups
